@@ -51,17 +51,14 @@ def makespan(loads: Floats, slots: int) -> float:
 
 
 class Keys(NamedTuple):
-    """The keys that are placed.
-
-    Attributes:
-        heaviest: key text and rows of the heaviest key, if one is known.
-        weights: rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``.
-    """
+    """The keys that are placed."""
 
     total: float
     heaviest: tuple[str, float] | None
+    """Key text and rows of the heaviest key, if one is known."""
     splittable: bool
     weights: npt.ArrayLike | None = None
+    """Rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``."""
 
     def known(self) -> Floats:
         """The rows of the known keys, heaviest first; a ``PlanError`` if they contradict the total."""
@@ -207,16 +204,13 @@ def stage_certificate(job: Job, report: StageReport) -> Certificate:
 
 @dataclass(frozen=True)
 class StageFigures:
-    """What the certificate of a run needs of one stage.
-
-    Attributes:
-        heaviest: key text of the key with the most rows reduced by the end of the stage, and those rows.
-    """
+    """What the certificate of a run needs of one stage."""
 
     processed_rows: int
     slots: int
     makespan_rows: float | None
     heaviest: tuple[str, float] | None
+    """Key text of the key with the most rows reduced by the end of the stage, and those rows."""
 
 
 def stage_figures(job: Job, report: StageReport) -> StageFigures:

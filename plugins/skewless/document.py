@@ -215,16 +215,13 @@ def _tell_editors(schema: dict[str, Any], model: type[Tagged]) -> None:
 
 
 class Tagged(Section):
-    """A value of which one field says which others it may have.
-
-    Attributes:
-        WORD: what it is called in messages.
-        FIELDS_OF: for each tag, the fields that not all tags have.
-    """
+    """A value of which one field says which others it may have."""
 
     TAG: ClassVar[str]
     WORD: ClassVar[str]
+    """What it is called in messages."""
     FIELDS_OF: ClassVar[Mapping[str, tuple[str, ...]]]
+    """For each tag, the fields that not all tags have."""
 
     model_config = ConfigDict(json_schema_extra=_tell_editors)
 

@@ -45,13 +45,11 @@ class SkewlessError(Exception):
         required: what was expected there, as a noun; empty if ``came`` says everything (see ``saying``).
         came: what was found there, as a noun.
         hint: what the reader can do, as an imperative; may be empty.
-
-    Attributes:
-        exit_code: with what the command ``skewless`` ends: 2 for a bad spec or input, 3 for failed data quality,
-            4 for a machine that is to be mended first, and 1 for everything else, where a further try may help.
     """
 
     exit_code: ClassVar[int] = 1
+    """With what the command ``skewless`` ends: 2 for a bad spec or input, 3 for failed data quality, 4 for a machine
+    that is to be mended first, and 1 for everything else, where a further try may help."""
 
     def __init__(self, where: str, required: str, came: str, hint: str = "") -> None:
         where, required, came, hint = map(without_secrets, (where, required, came, hint))
@@ -167,18 +165,15 @@ _PLACES = (
 
 
 class Cause(NamedTuple):
-    """A cause, by a sign in the messages of an exception and of those before it, the root cause last.
-
-    Attributes:
-        where: with ``{}`` for the path that the messages name, or else "a file", or "the step".
-        came: what the group of the sign holds, or else the root cause, if this is empty.
-    """
+    """A cause, by a sign in the messages of an exception and of those before it, the root cause last."""
 
     kind: type[SkewlessError]
     sign: str
     where: str
+    """With ``{}`` for the path that the messages name, or else "a file", or "the step"."""
     required: str
     came: str
+    """What the group of the sign holds, or else the root cause, if this is empty."""
     hint: str
 
 

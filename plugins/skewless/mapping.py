@@ -25,21 +25,18 @@ MapCall = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PythonMapper:
-    """A mapper that a spec can name.
-
-    Attributes:
-        options: the pydantic model (strict) of its options.
-        columns: the input columns it is given, in order, from validated options; also
-            ``_metadata.file_path``, ``_metadata.file_name`` and ``_metadata.row_index``.
-        schema: of the mapped rows, from validated options.
-        create: the call, from validated options. It must not keep anything from batch to batch.
-    """
+    """A mapper that a spec can name."""
 
     name: str
     options: type[BaseModel]
+    """The pydantic model (strict) of its options."""
     columns: Callable[[Any], Sequence[str]]
+    """The input columns it is given, in order, from validated options; also ``_metadata.file_path``,
+    ``_metadata.file_name`` and ``_metadata.row_index``."""
     schema: Callable[[Any], pa.Schema]
+    """Of the mapped rows, from validated options."""
     create: Callable[[Any], MapCall]
+    """The call, from validated options. It must not keep anything from batch to batch."""
 
 
 def mapper_named(name: str, at: str) -> PythonMapper:

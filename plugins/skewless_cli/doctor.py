@@ -47,17 +47,14 @@ _NO_TABLES = ("no such table", "does not exist", "doesn't exist")
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor.
-
-    Attributes:
-        state: ``absent`` is what may be missing: nothing that is here needs it.
-        remedy: the command that mends it, or brings what is absent; empty if nothing is to be done.
-    """
+    """One line of the doctor."""
 
     subject: str
     state: Literal["good", "absent", "wrong"]
+    """``absent`` is what may be missing: nothing that is here needs it."""
     fact: str
     remedy: str = ""
+    """The command that mends it, or brings what is absent; empty if nothing is to be done."""
 
     def __str__(self) -> str:
         """As people read it.

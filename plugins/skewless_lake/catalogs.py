@@ -152,13 +152,10 @@ class Located(NamedTuple):
 
 
 class Metastore(Protocol):
-    """What is asked of a metastore; a table is named ``database.table``.
-
-    Attributes:
-        PLACES: how the addresses of folders begin that it can have.
-    """
+    """What is asked of a metastore; a table is named ``database.table``."""
 
     PLACES: tuple[str, ...]
+    """How the addresses of folders begin that it can have."""
 
     def columns(self, table: str) -> tuple[Column, ...] | None:
         """The columns of a table, those of its partitions last; None if there is no such table."""

@@ -363,17 +363,14 @@ def keep_savings(run: RunDirectory) -> Savings | None:
 
 
 class Way(NamedTuple):
-    """A way to publish.
-
-    Attributes:
-        draw: the turn of a run whose input is about to be pinned, above a given one; an error of what cannot be.
-        shown_turn: the latest turn that a job's part shows; 0 if none.
-        target: what a run's publication replaces.
-    """
+    """A way to publish."""
 
     draw: Callable[[Output, str, Turns, int], int]
+    """The turn of a run whose input is about to be pinned, above a given one; an error of what cannot be."""
     shown_turn: Callable[[Job], int]
+    """The latest turn that a job's part shows; 0 if none."""
     target: Callable[[RunDirectory, dt.datetime, Turns], Target]
+    """What a run's publication replaces."""
 
 
 _FOLDER = Way(

@@ -22,29 +22,23 @@ HOUR_COLUMN = "hour"
 
 
 class StagedFile(Frozen):
-    """One file of the table, with all of its rows.
-
-    Attributes:
-        path: as the table's own format names it: a URI or, of a Delta table, a path below the table.
-        statistics: what the table's metadata says of the file's columns, as its format has it.
-    """
+    """One file of the table, with all of its rows."""
 
     path: str
+    """As the table's own format names it: a URI or, of a Delta table, a path below the table."""
     rows: Count
     size_bytes: Count
     statistics: str = ""
+    """What the table's metadata says of the file's columns, as its format has it."""
 
 
 class TableRule(Frozen):
-    """What a table asks of each of its rows.
-
-    Attributes:
-        name: with which it is told, such as ``CHECK positive``.
-        condition: in Spark's SQL, and must be true of each row; empty if those who write the files hold to it.
-    """
+    """What a table asks of each of its rows."""
 
     name: str
+    """With which it is told, such as ``CHECK positive``."""
     condition: str = ""
+    """In Spark's SQL, and must be true of each row; empty if those who write the files hold to it."""
 
 
 def rules_digest(rules: Sequence[TableRule]) -> str:
@@ -54,30 +48,24 @@ def rules_digest(rules: Sequence[TableRule]) -> str:
 
 
 class TableFiles(Document):
-    """Files that an attempt to stage was about to write, whether or not it came to that; see ``StagedFile.path``.
-
-    Attributes:
-        table: the one that they are files of, see ``OutputPart.path``; empty for that of the output.
-    """
+    """Files that an attempt to stage was about to write, whether or not it came to that; see ``StagedFile.path``."""
 
     paths: tuple[str, ...]
     table: str = ""
+    """The one that they are files of, see ``OutputPart.path``; empty for that of the output."""
 
 
 class StagedResult(Document):
-    """The result of a run, staged.
-
-    Attributes:
-        table: the output, as ``Job.output_path`` names it.
-        location: the folder or URL of the table.
-        files: exactly the files of the result.
-        rules: what the table asks of each row, and the audit looks at.
-    """
+    """The result of a run, staged."""
 
     table: str
+    """The output, as ``Job.output_path`` names it."""
     location: str
+    """The folder or URL of the table."""
     files: tuple[StagedFile, ...]
+    """Exactly the files of the result."""
     rules: tuple[TableRule, ...] = ()
+    """What the table asks of each row, and the audit looks at."""
 
     @property
     def rows(self) -> int:
@@ -86,18 +74,15 @@ class StagedResult(Document):
 
 
 class OutputPart(NamedTuple):
-    """A part of the table of an output: what one publication replaces.
-
-    Attributes:
-        output: the section of the spec.
-        path: the table, as ``Job.output_path`` names it.
-        part: the day or the hour.
-    """
+    """A part of the table of an output: what one publication replaces."""
 
     output: Output
+    """The section of the spec."""
     path: str
+    """The table, as ``Job.output_path`` names it."""
     root: str
     part: Part
+    """The day or the hour."""
 
     @classmethod
     def of(cls, job: Job) -> OutputPart:

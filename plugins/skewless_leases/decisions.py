@@ -18,15 +18,12 @@ from skewless_leases.store import LeaseError
 
 @dataclass(frozen=True)
 class Assignment:
-    """The partitions that workers should take.
-
-    Attributes:
-        free: for each free partition that a worker has room for, that worker.
-        moves: for each partition that should move, from whom (the victim) to whom (the thief).
-    """
+    """The partitions that workers should take."""
 
     free: Mapping[str, str]
+    """For each free partition that a worker has room for, that worker."""
     moves: Mapping[str, tuple[str, str]]
+    """For each partition that should move, from whom (the victim) to whom (the thief)."""
 
 
 #: A move must take so much from the larger of two loads, in average partitions; where all weigh the same, it takes one
@@ -142,20 +139,17 @@ Action = Take | Challenge | Surrender | ClearGrab
 
 @dataclass(frozen=True)
 class Memory:
-    """What a worker remembers from look to look; all times are of its own monotonic clock.
-
-    Attributes:
-        free_since: since when it has seen each free partition free.
-        grab_since: since when it has seen each challenge, by partition and version.
-        uneven_since: since when it has seen moves that it should make; None if there are none.
-        last_round: when it last started challenges.
-    """
+    """What a worker remembers from look to look; all times are of its own monotonic clock."""
 
     silences: Silences = field(default_factory=Silences)
     free_since: Mapping[str, float] = field(default_factory=dict)
+    """Since when it has seen each free partition free."""
     grab_since: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Since when it has seen each challenge, by partition and version."""
     uneven_since: float | None = None
+    """Since when it has seen moves that it should make; None if there are none."""
     last_round: float | None = None
+    """When it last started challenges."""
 
 
 @dataclass(frozen=True)

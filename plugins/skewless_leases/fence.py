@@ -111,16 +111,13 @@ _MOST_DIGITS = 18
 
 @dataclass(frozen=True)
 class Standing:
-    """Who has claimed and finished the latest turns of a name; 0 and an empty text mean nobody.
-
-    Attributes:
-        claimed: the highest turn whose work may become visible.
-        finished: the highest turn whose work is done; at most ``claimed``.
-    """
+    """Who has claimed and finished the latest turns of a name; 0 and an empty text mean nobody."""
 
     claimed: int = 0
+    """The highest turn whose work may become visible."""
     claimant: str = ""
     finished: int = 0
+    """The highest turn whose work is done; at most ``claimed``."""
     finisher: str = ""
 
 

@@ -29,32 +29,26 @@ WORKERS, ALLOCATION, GRAB = "workers/", "allocation/", "grab/"
 
 @dataclass(frozen=True)
 class Presence:
-    """A worker's heartbeat: each beat writes it anew.
-
-    Attributes:
-        room: how many partitions the worker can hold.
-        gone: its process has ended, as its heartbeat has seen; nobody need wait for its silence.
-    """
+    """A worker's heartbeat: each beat writes it anew."""
 
     room: int
+    """How many partitions the worker can hold."""
     gone: bool = False
+    """Its process has ended, as its heartbeat has seen; nobody need wait for its silence."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Who holds a partition.
-
-    Attributes:
-        fence: the fencing number; grows by one with each grant, and never shrinks.
-        holder: the worker, or None if the last one has given it back.
-        value: what the holder has last committed.
-        kept: whether the holder would rather end its work than give it back; only its death moves it.
-    """
+    """Who holds a partition."""
 
     fence: int
+    """The fencing number; grows by one with each grant, and never shrinks."""
     holder: str | None = None
+    """The worker, or None if the last one has given it back."""
     value: str | None = None
+    """What the holder has last committed."""
     kept: bool = False
+    """Whether the holder would rather end its work than give it back; only its death moves it."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +73,10 @@ class Row(Generic[Record_co]):
 
 @dataclass(frozen=True)
 class Look:
-    """The tables as one worker has read them.
-
-    Attributes:
-        time: the reader's own monotonic clock, in seconds, before it began to read.
-    """
+    """The tables as one worker has read them."""
 
     time: float
+    """The reader's own monotonic clock, in seconds, before it began to read."""
     presences: Mapping[str, Row[Presence]]
     allocations: Mapping[str, Row[Allocation]]
     grabs: Mapping[str, Row[Grab]]
@@ -174,27 +165,20 @@ BEATS_PER_LEASE = 10
 
 @dataclass(frozen=True, kw_only=True)
 class TimeSpans:
-    """Five time spans, all in seconds; every worker on the same tables needs the same ones.
-
-    Attributes:
-        normal_lease: a worker starts at most one round of challenges in this time; a newcomer has its
-            share after it.
-        maximum_lease: a holder whose heartbeat did not change for this long is dead. At least twice
-            the normal lease time.
-        maximum_shutdown: how long a holder that has been asked for a partition may take to stop it,
-            before it is taken by force. Shorter than the maximum lease time.
-        minimum_grab: how long a partition that was challenged is left in peace after. Shorter than the
-            normal lease time.
-        held_delay: times the number of partitions that a worker holds (and a half): how long it leaves a chance
-            to others, who have less. Shorter than the normal lease time, and never longer than that
-            in all.
-    """
+    """Five time spans, all in seconds; every worker on the same tables needs the same ones."""
 
     normal_lease: float = 60.0
+    """A worker starts at most one round of challenges in this time; a newcomer has its share after it."""
     maximum_lease: float = 300.0
+    """A holder whose heartbeat did not change for this long is dead. At least twice the normal lease time."""
     maximum_shutdown: float = 30.0
+    """How long a holder that has been asked for a partition may take to stop it, before it is taken by force. Shorter
+    than the maximum lease time."""
     minimum_grab: float = 30.0
+    """How long a partition that was challenged is left in peace after. Shorter than the normal lease time."""
     held_delay: float = 0.5
+    """Times the number of partitions that a worker holds (and a half): how long it leaves a chance to others, who have
+    less. Shorter than the normal lease time, and never longer than that in all."""
 
     def __post_init__(self) -> None:
         normal, maximum = self.normal_lease, self.maximum_lease

@@ -44,17 +44,14 @@ _NUMBER = re.compile(r"\d{8,}")
 
 
 class _Version(NamedTuple):
-    """A version of a key.
-
-    Attributes:
-        before: the writer of the version that this one was written upon; empty for the first.
-        value: what is stored; None if the key is deleted.
-    """
+    """A version of a key."""
 
     number: int
     writer: str
     before: str
+    """The writer of the version that this one was written upon; empty for the first."""
     value: bytes | None
+    """What is stored; None if the key is deleted."""
 
     @property
     def name(self) -> str:

@@ -32,16 +32,13 @@ D_co = TypeVar("D_co", bound=Aggregate, covariant=True)
 
 @dataclass(frozen=True)
 class BoundAggregate(Generic[D_co]):
-    """An aggregate of a job, with its definition, validated options and arguments.
-
-    Attributes:
-        columns: the input columns that it reads: first ``column``, if it has one, then those that its options name.
-    """
+    """An aggregate of a job, with its definition, validated options and arguments."""
 
     name: str
     definition: D_co
     options: BaseModel
     columns: tuple[str, ...]
+    """The input columns that it reads: first ``column``, if it has one, then those that its options name."""
     spark_types: tuple[str, ...]
 
     @property

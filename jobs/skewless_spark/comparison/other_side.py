@@ -32,21 +32,18 @@ _UNTYPED = ("csv", "json")
 
 
 class OtherSide(NamedTuple):
-    """The rows of another result.
-
-    Attributes:
-        rows: of those of our columns that the result has, by their names; without those that only a query reads.
-        columns: the Spark SQL type of each of its columns.
-        name: as it was named, with the part put in.
-        fresh: whether it is of all rows of the run itself: it then has all our columns, by their numbers, and the
-            states and the counts of rows that approximate results are held against.
-    """
+    """The rows of another result."""
 
     rows: DataFrame
+    """Of those of our columns that the result has, by their names; without those that only a query reads."""
     columns: dict[str, str]
+    """The Spark SQL type of each of its columns."""
     name: str = ""
+    """As it was named, with the part put in."""
     where: str = OPTION
     fresh: bool = False
+    """Whether it is of all rows of the run itself: it then has all our columns, by their numbers, and the states and
+    the counts of rows that approximate results are held against."""
 
 
 def other_side(spark: SparkSession, named: str, job: Job, ours: Mapping[str, str], where: str = OPTION) -> OtherSide:

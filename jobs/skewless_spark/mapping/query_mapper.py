@@ -42,20 +42,17 @@ _NUMBERS = count()
 
 
 class Mapped(NamedTuple):
-    """The columns of the mapped rows, and the input columns that they are made from.
-
-    Attributes:
-        types: the Spark SQL type of each mapped column.
-        reads: the input columns, and by lookup those of each.
-        made: what each mapped column is made from.
-        condition: the input columns in its conditions.
-    """
+    """The columns of the mapped rows, and the input columns that they are made from."""
 
     types: dict[str, str]
+    """The Spark SQL type of each mapped column."""
     reads: tuple[str, ...]
+    """The input columns, and by lookup those of each."""
     lookups: dict[str, tuple[str, ...]]
     made: dict[str, MadeColumn]
+    """What each mapped column is made from."""
     condition: tuple[str, ...] = ()
+    """The input columns in its conditions."""
 
 
 def types_of(

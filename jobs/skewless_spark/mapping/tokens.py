@@ -17,15 +17,12 @@ _FILE, _ROW = "_metadata.file_path", "_metadata.row_index"
 
 
 class Options(BaseModel, extra="forbid", frozen=True, strict=True):
-    """What a token is.
-
-    Attributes:
-        below: files are named by their path below the last folder of this name; if empty, by the whole path.
-    """
+    """What a token is."""
 
     pattern: str = Field(default=r"[A-Za-z_]\w*", min_length=1)
     column: str = "value"
     below: str = ""
+    """Files are named by their path below the last folder of this name; if empty, by the whole path."""
 
     @field_validator("pattern")
     @classmethod

@@ -31,17 +31,14 @@ _KEPT, _HELD = "kept", "quarantine"
 
 
 class Apart(NamedTuple):
-    """A result in two parts, as an attempt has written it.
-
-    Attributes:
-        files: those that are published in place of the result's own, and those in quarantine; none if all is published.
-        quarantine: what is left out, and what is accepted.
-        balance: whether each key of the result is published or in quarantine, and each that fails is in quarantine.
-    """
+    """A result in two parts, as an attempt has written it."""
 
     files: tuple[CommittedFile, ...]
+    """Those that are published in place of the result's own, and those in quarantine; none if all is published."""
     quarantine: Quarantine
+    """What is left out, and what is accepted."""
     balance: Check
+    """Whether each key of the result is published or in quarantine, and each that fails is in quarantine."""
 
 
 def set_apart(

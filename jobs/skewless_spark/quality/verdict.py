@@ -59,18 +59,15 @@ _COLUMNS = ("column", "column_A", "column_B", "column_list")
 
 @dataclass(frozen=True)
 class Verdict:
-    """One expectation with its validation result.
-
-    Attributes:
-        found: its validation result as plain JSON.
-        fault: why it could not be evaluated, in one line; "" if it could.
-        key: the columns by which rows are named; of those that it samples, all others but its own are shown.
-    """
+    """One expectation with its validation result."""
 
     expectation: Expectation
     found: dict[str, Any]
+    """Its validation result as plain JSON."""
     fault: str = ""
+    """Why it could not be evaluated, in one line; "" if it could."""
     key: tuple[str, ...] = ()
+    """The columns by which rows are named; of those that it samples, all others but its own are shown."""
 
     @classmethod
     def of(cls, expectation: Expectation, found: dict[str, Any], key: Sequence[str] = ()) -> Self:

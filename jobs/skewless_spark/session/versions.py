@@ -31,15 +31,12 @@ LOWEST = (3, 5, 6)
 
 
 class Gap(NamedTuple):
-    """What not every supported Spark has.
-
-    Attributes:
-        first: the first Spark that has it.
-        before: what serves below that, in words; of an aggregate, which ones every Spark has.
-    """
+    """What not every supported Spark has."""
 
     first: tuple[int, int]
+    """The first Spark that has it."""
     before: str
+    """What serves below that, in words; of an aggregate, which ones every Spark has."""
 
 
 #: By aggregate, those that some Spark cannot make or merge: `check` refuses them there, and names others.

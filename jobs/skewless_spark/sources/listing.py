@@ -43,18 +43,15 @@ _COMPRESSION = 4.0
 
 @dataclass(frozen=True)
 class Listing:
-    """The units of an input with their common columns.
-
-    Attributes:
-        source: how they are read, with all columns of the files, not only those that a job reads.
-        own: the columns of each file, of a format whose files tell them: by a footer or a header.
-        nulls: of columns that were asked for, if all files count them.
-    """
+    """The units of an input with their common columns."""
 
     units: tuple[Unit, ...]
     source: Source
+    """How they are read, with all columns of the files, not only those that a job reads."""
     own: ColumnsOfFiles = field(default_factory=dict)
+    """The columns of each file, of a format whose files tell them: by a footer or a header."""
     nulls: dict[str, int] = field(default_factory=dict)
+    """Of columns that were asked for, if all files count them."""
 
     @property
     def types(self) -> dict[str, str]:

@@ -233,19 +233,16 @@ _ARRIVAL = f"CASE WHEN last_task IS NULL THEN {ADMITTED} WHEN last_task = {TASK}
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A stage that is to be reduced.
-
-    Attributes:
-        tally: counts the rows that are read, where the listing does not.
-        in_pieces: whether its tasks are reduced one by one, by clusters that share it.
-    """
+    """A stage that is to be reduced."""
 
     spark: SparkSession
     run: RunDirectory
     columns: JobColumns
     plan: RoutingPlan
     tally: Tally | None = None
+    """Counts the rows that are read, where the listing does not."""
     in_pieces: bool = False
+    """Whether its tasks are reduced one by one, by clusters that share it."""
 
     @property
     def evaluates(self) -> bool:

@@ -133,16 +133,13 @@ _CHARACTER_BYTES = 4
 
 
 class CountedStage(NamedTuple):
-    """A stage whose keys are counted.
-
-    Attributes:
-        are_timed: whether the seconds of keys count.
-        is_last: whether its backlog is still queued. Rows that earlier stages left over have been queued again.
-    """
+    """A stage whose keys are counted."""
 
     files: Sequence[CommittedFile]
     are_timed: bool
+    """Whether the seconds of keys count."""
     is_last: bool
+    """Whether its backlog is still queued. Rows that earlier stages left over have been queued again."""
 
     @property
     def counted(self) -> list[CommittedFile]:

@@ -243,28 +243,22 @@ def in_part(part: pa.Array, key: pa.Array) -> pa.Array:
 
 
 class RestingFile(NamedTuple):
-    """A file with states.
-
-    Attributes:
-        moved: whether it is of another task than the one that looks into it.
-    """
+    """A file with states."""
 
     file: CommittedFile
     moved: bool
+    """Whether it is of another task than the one that looks into it."""
 
 
 class StatesAtRest(NamedTuple):
-    """The files in which each task may find states of its keys, as they are sent to the workers.
-
-    Attributes:
-        text: the column with the text of a key.
-        stages: the earlier stages, the last one first: for each task of the plan its files.
-    """
+    """The files in which each task may find states of its keys, as they are sent to the workers."""
 
     location: str
     text: str
+    """The column with the text of a key."""
     columns: tuple[str, ...]
     stages: tuple[dict[int, tuple[RestingFile, ...]], ...]
+    """The earlier stages, the last one first: for each task of the plan its files."""
 
 
 def states_at_rest(run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> StatesAtRest | None:

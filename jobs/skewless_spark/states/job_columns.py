@@ -59,14 +59,11 @@ def hash_of_row(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class JobColumns:
-    """The input columns of a job, ``c0``, ``c1``, ...: the key columns first, then the arguments.
-
-    Attributes:
-        inputs: input column names, in the order of their numbers.
-    """
+    """The input columns of a job, ``c0``, ``c1``, ...: the key columns first, then the arguments."""
 
     job: Job
     inputs: tuple[str, ...]
+    """Input column names, in the order of their numbers."""
     bound: tuple[BoundAggregate[Aggregate], ...]
 
     @classmethod

@@ -23,17 +23,14 @@ STATE_LIMIT_BYTES = 256 << 20
 
 
 class PythonCall(NamedTuple):
-    """One Python aggregate of a job as it is sent to the workers: by name and plain options.
-
-    Attributes:
-        argument: the column of the batches that holds its argument.
-    """
+    """One Python aggregate of a job as it is sent to the workers: by name and plain options."""
 
     name: str
     function: str
     options: dict[str, object]
     spark_types: tuple[str, ...]
     argument: str
+    """The column of the batches that holds its argument."""
     state: str
     result: str = ""
 

@@ -57,17 +57,14 @@ from skewless_spark.windows.part_files import (
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """What a job reads of its input.
-
-    Attributes:
-        names: the columns of files and of folders that it reads.
-        of_files: the types of those of the files, and of one that shows the number of rows if it reads none.
-        shaping: the types of all that may shape a state.
-    """
+    """What a job reads of its input."""
 
     names: tuple[str, ...]
+    """The columns of files and of folders that it reads."""
     of_files: Mapping[str, str]
+    """The types of those of the files, and of one that shows the number of rows if it reads none."""
     shaping: Mapping[str, str]
+    """The types of all that may shape a state."""
     required: Container[str]
     declared: Container[str]
 
@@ -115,25 +112,22 @@ def check_window(spec: JobSpec, where: str) -> None:
 
 @dataclass(frozen=True)
 class WindowInput:
-    """The files of all parts of a window.
-
-    Attributes:
-        path: the resolved path of the run's own part.
-        parts: the parts that the window should have, oldest first, the run's own the last. Some have no files.
-        partitions: Spark SQL type of each partition column, from the values of all parts.
-        sample: the listing of one file of the newest part, or of all, which tells the columns of all.
-        table: that the files are of, if they are of one.
-        undated: files of the input that are of no part.
-    """
+    """The files of all parts of a window."""
 
     spec: JobSpec
     asked: Window
     path: str
+    """The resolved path of the run's own part."""
     parts: tuple[PartFiles | TablePart, ...]
+    """The parts that the window should have, oldest first, the run's own the last. Some have no files."""
     partitions: dict[str, str]
+    """Spark SQL type of each partition column, from the values of all parts."""
     sample: Listing
+    """The listing of one file of the newest part, or of all, which tells the columns of all."""
     table: LakeTable | None = None
+    """That the files are of, if they are of one."""
     undated: int = 0
+    """Files of the input that are of no part."""
 
     @classmethod
     def found(cls, spec: JobSpec, asked: Window, last: Part, root: str, where: str) -> WindowInput:

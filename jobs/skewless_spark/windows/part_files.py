@@ -30,16 +30,13 @@ File = TypeVar("File")
 
 @dataclass(frozen=True)
 class PartFiles:
-    """The files of a part now.
-
-    Attributes:
-        location: its path, or that of the whole input.
-        inner: for the path of each file, its path in its file system.
-    """
+    """The files of a part now."""
 
     part: Part
     location: str
+    """Its path, or that of the whole input."""
     inner: dict[str, str]
+    """For the path of each file, its path in its file system."""
 
     def __len__(self) -> int:
         return len(self.inner)
@@ -233,16 +230,13 @@ def parts_of_table(
 
 @dataclass(frozen=True)
 class TableRewrites:
-    """The compactions of a table since some states were made.
-
-    Attributes:
-        column: that partitions it, with days.
-        commits: oldest first: the files of the whole table before each, and after.
-    """
+    """The compactions of a table since some states were made."""
 
     table: LakeTable
     column: str
+    """That partitions it, with days."""
     commits: tuple[Commit, ...]
+    """Oldest first: the files of the whole table before each, and after."""
 
     @classmethod
     def since(

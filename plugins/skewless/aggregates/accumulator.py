@@ -138,12 +138,10 @@ class GroupsAccumulator(ABC):
     Rows come as Arrow arrays with one group number per row, so that a million small keys do not
     cost a million Python calls. Groups are numbered from 0; ``groups_total`` only ever grows.
     Arrays may be slices of larger ones, and may be empty. ``state`` and ``evaluate`` change nothing.
-
-    Attributes:
-        types: the aggregate's Arrow types, set by ``PythonAggregate.accumulator`` before the first call.
     """
 
     types: ArrowTypes
+    """The aggregate's Arrow types, set by ``PythonAggregate.accumulator`` before the first call."""
 
     @abstractmethod
     def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:

@@ -22,15 +22,12 @@ class NoOptions(BaseModel, extra="forbid", frozen=True):
 
 @dataclass(frozen=True)
 class Argument:
-    """A further argument column, which an option names.
-
-    Attributes:
-        arrow_type: what Spark casts the column to before ``update``; a callable is given the options and this
-            column's Spark SQL type.
-    """
+    """A further argument column, which an option names."""
 
     accepts: Accepts
     arrow_type: ArrowType
+    """What Spark casts the column to before ``update``; a callable is given the options and this column's Spark SQL
+    type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,55 +36,51 @@ class PythonAggregate:
 
     Three types may depend on options and on the argument column: they are Arrow types, or callables
     ``(options, spark_type) -> pyarrow.DataType``, where ``spark_type`` is that of ``column`` ("" without one).
-
-    Attributes:
-        name: as the spec calls it, and as its entry point is called.
-        mergeable: whether the rows of a key may be spread over several accumulators and the states merged,
-            in any order and grouping. A hot key of one that is not mergeable stays whole.
-        ordered: whether the rows of a key must be seen in the order in which they arrived.
-        concatenable: of one that is not mergeable: whether ``merge`` takes the state of the rows that come next. States
-            of consecutive stretches of a key's rows, merged in the order of the rows, then give the state of all of
-            them; so a window keeps a state of each part, and reads none of its rows again.
-        instead: of one that is not mergeable, the name of one that is, and that could serve in its place; "" if there
-            is none.
-        options: the pydantic model (strict, frozen, extra="forbid") of its options.
-        accepts: says what type of argument is required ("a number") if it does not take a Spark SQL type, which
-            it is called with (e.g. "int", "string", "decimal(10,2)"); "" if it does.
-        argument_type: the Arrow type that the argument column is cast to (by Spark) before ``update``.
-        state_type: Arrow type of a state. States are stored as Parquet in columns of this type.
-        further: the options that name a further argument column. With any, ``values`` of ``update`` is a struct
-            array with the fields ``column`` and these options' names, in this order.
-        needs_column: whether it must have an argument. Without one it sees a null per row.
-        state_bytes: typical size of a state, for the engine's choice between merging and routing.
-        setup_seconds: what ``open_keys`` costs per key. Where it is much, keys had better stay in few tasks.
-        row_seconds: what ``update`` costs per row, about; None where nobody knows. With it, a key's set-up is
-            weighed against its rows when keys are placed, and a first stage need not find out.
-        open_to_evaluate: whether keys must be open for ``evaluate`` and the merge before it. Where only
-            ``update`` needs what ``open_keys`` loads, the last step had better not load it all again.
-        agrees: of one whose result may depend on how its rows were divided and merged: whether two results may be of
-            the same rows, both within their stated error. Its arguments are the two results as Python values, the
-            options, and the number of rows. None if there is one right result, but for the rounding of a
-            floating-point number.
     """
 
     name: str
+    """As the spec calls it, and as its entry point is called."""
     mergeable: bool
+    """Whether the rows of a key may be spread over several accumulators and the states merged, in any order and
+    grouping. A hot key of one that is not mergeable stays whole."""
     ordered: bool = False
+    """Whether the rows of a key must be seen in the order in which they arrived."""
     concatenable: bool = False
+    """Of one that is not mergeable: whether ``merge`` takes the state of the rows that come next. States of consecutive
+    stretches of a key's rows, merged in the order of the rows, then give the state of all of them; so a window keeps a
+    state of each part, and reads none of its rows again."""
     instead: str = ""
+    """Of one that is not mergeable, the name of one that is, and that could serve in its place; "" if there is none."""
     options: type[BaseModel] = NoOptions
+    """The pydantic model (strict, frozen, extra="forbid") of its options."""
     accepts: Accepts = anything
+    """Says what type of argument is required ("a number") if it does not take a Spark SQL type, which it is called with
+    (e.g. "int", "string", "decimal(10,2)"); "" if it does."""
     argument_type: ArrowType
+    """The Arrow type that the argument column is cast to (by Spark) before ``update``."""
     state_type: ArrowType
+    """Arrow type of a state. States are stored as Parquet in columns of this type."""
     result_type: ArrowType
     create: Callable[[Any], GroupsAccumulator]
     further: Mapping[str, Argument] = field(default_factory=dict)
+    """The options that name a further argument column. With any, ``values`` of ``update`` is a struct array with the
+    fields ``column`` and these options' names, in this order."""
     needs_column: bool = True
+    """Whether it must have an argument. Without one it sees a null per row."""
     state_bytes: int = 64
+    """Typical size of a state, for the engine's choice between merging and routing."""
     setup_seconds: float = 0.0
+    """What ``open_keys`` costs per key. Where it is much, keys had better stay in few tasks."""
     row_seconds: float | None = None
+    """What ``update`` costs per row, about; None where nobody knows. With it, a key's set-up is weighed against its
+    rows when keys are placed, and a first stage need not find out."""
     open_to_evaluate: bool = True
+    """Whether keys must be open for ``evaluate`` and the merge before it. Where only ``update`` needs what
+    ``open_keys`` loads, the last step had better not load it all again."""
     agrees: Callable[[Any, Any, Any, int], bool] | None = None
+    """Of one whose result may depend on how its rows were divided and merged: whether two results may be of the same
+    rows, both within their stated error. Its arguments are the two results as Python values, the options, and the
+    number of rows. None if there is one right result, but for the rounding of a floating-point number."""
 
     def __post_init__(self) -> None:
         """Refuse an algebra that contradicts itself."""

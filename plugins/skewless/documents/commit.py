@@ -79,17 +79,14 @@ ROUTED_ROWS, STAGE_SHARES = "routed.json", "shares.json"
 
 
 class RoutedRows(Document):
-    """The rows of a stage where each virtual task finds its own, states that go ahead of them included.
-
-    Attributes:
-        tasks: by task index the files of its rows; a task that has none is left out.
-        source_rows: as in ``StageReport``, as are the rows given.
-    """
+    """The rows of a stage where each virtual task finds its own, states that go ahead of them included."""
 
     stage: int = Field(ge=0, le=LAST_STAGE)
     cluster: str
     tasks: dict[int, tuple[CommittedFile, ...]]
+    """By task index the files of its rows; a task that has none is left out."""
     source_rows: Count | None = None
+    """As in ``StageReport``, as are the rows given."""
     given_rows: Count | None = None
 
     @property

@@ -26,35 +26,29 @@ STATE_FORM = 5
 
 
 class Unit(InputFile):
-    """One source partition: a file of the input, or a range of one. Its position in ``Job.units`` is its ordinal.
-
-    Attributes:
-        rows: its rows, without deleted ones: from its own footer and not from the job that reads it, or, not counted,
-            an estimate.
-        span: row groups of a Parquet file, ``start <= at < end``; None for the whole file.
-        first_row: the row of the file that the range begins with.
-    """
+    """One source partition: a file of the input, or a range of one. Its position in ``Job.units`` is its ordinal."""
 
     rows: Count
+    """Its rows, without deleted ones: from its own footer and not from the job that reads it, or, not counted, an
+    estimate."""
     span: tuple[Count, Count] | None = None
+    """Row groups of a Parquet file, ``start <= at < end``; None for the whole file."""
     first_row: int = Field(default=0, ge=0, le=LARGEST_COUNT)
+    """The row of the file that the range begins with."""
     counted: bool = True
 
 
 class PinnedTable(Frozen):
-    """The one state of a table that a run reads, in all stages and all retries.
-
-    Attributes:
-        name: of an Iceberg table, with its catalog; of a Delta table, its folder.
-        snapshot: the id of the snapshot, or the number of the version, as text: ids are too large for JSON's readers;
-            empty for a table without any.
-        left_out: files of the table that are not read, as by their bounds no row of theirs passes ``map.where``.
-    """
+    """The one state of a table that a run reads, in all stages and all retries."""
 
     kind: TableName
     name: str
+    """Of an Iceberg table, with its catalog; of a Delta table, its folder."""
     snapshot: str
+    """The id of the snapshot, or the number of the version, as text: ids are too large for JSON's readers; empty for a
+    table without any."""
     left_out: int = 0
+    """Files of the table that are not read, as by their bounds no row of theirs passes ``map.where``."""
 
     def __str__(self) -> str:
         return f"{self.name}, {TABLES[self.kind].state} {self.snapshot or 'none'}"
@@ -67,49 +61,40 @@ class SentSpec(Document):
 
 
 class MadeColumn(Frozen):
-    """A column of mapped rows.
-
-    Attributes:
-        reads: the columns of the input that it is made from.
-        beside: by lookup, those of it.
-        plain: whether it is that column as it is.
-    """
+    """A column of mapped rows."""
 
     reads: tuple[str, ...] = ()
+    """The columns of the input that it is made from."""
     beside: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """By lookup, those of it."""
     plain: bool = False
+    """Whether it is that column as it is."""
 
 
 class Source(Frozen):
-    """How the files of an input are read.
-
-    Attributes:
-        columns: Spark SQL type of each column of the files that is read, or, of a csv, of all in order.
-        partition_columns: Spark SQL type of each column that paths give.
-        reads: the columns that the job reads, with a map those that it reads; of a field of a struct, the struct.
-        made: with a map that is a query, its columns.
-        condition: with a map, the columns in its conditions.
-        pinned: of an Iceberg or Delta table, what is read of it.
-    """
+    """How the files of an input are read."""
 
     format: FileFormat = "parquet"
     columns: dict[str, str] = Field(default_factory=dict)
+    """Spark SQL type of each column of the files that is read, or, of a csv, of all in order."""
     partition_columns: dict[str, str] = Field(default_factory=dict)
+    """Spark SQL type of each column that paths give."""
     options: dict[str, str] = Field(default_factory=dict)
     reads: tuple[str, ...] = ()
+    """The columns that the job reads, with a map those that it reads; of a field of a struct, the struct."""
     made: dict[str, MadeColumn] = Field(default_factory=dict)
+    """With a map that is a query, its columns."""
     condition: tuple[str, ...] = ()
+    """With a map, the columns in its conditions."""
     pinned: PinnedTable | None = None
+    """Of an Iceberg or Delta table, what is read of it."""
 
 
 class Lookup(Columnar, Frozen):
-    """A table that the rows of the input are joined to, as a run has pinned it.
-
-    Attributes:
-        name: as the query has it.
-    """
+    """A table that the rows of the input are joined to, as a run has pinned it."""
 
     name: str
+    """As the query has it."""
     input_path: str
     source: Source
     units: Columns[Unit]
@@ -125,83 +110,73 @@ class Lookup(Columnar, Frozen):
 
 
 class InputFacts(Frozen):
-    """What is known of an input before it is read, as far as the spec expects something of it.
-
-    Attributes:
-        columns: the Spark SQL type of each column that is asked for, and there.
-        nulls: of those of them whose nulls are counted in all files.
-        rows: of the run's own part; None if they are not counted.
-    """
+    """What is known of an input before it is read, as far as the spec expects something of it."""
 
     columns: dict[str, str] = Field(default_factory=dict)
+    """The Spark SQL type of each column that is asked for, and there."""
     nulls: dict[str, Count] = Field(default_factory=dict)
+    """Of those of them whose nulls are counted in all files."""
     rows: Count | None = None
+    """Of the run's own part; None if they are not counted."""
 
 
 class Algebra(Frozen):
-    """What the planner may do with an aggregate, and what its states cost.
-
-    Attributes:
-        mergeable: whether states of one key may be merged.
-        ordered: whether the rows of a key must be seen in the order of the input.
-        at_once: whether all rows of a key must be seen in one task of one stage.
-        setup_seconds: for each key that a task opens, as the aggregate declares it.
-        row_seconds: of one core for a row, about; None where only running it can tell.
-        reads: the columns that it takes: of the input or, with a map, of the mapped rows.
-    """
+    """What the planner may do with an aggregate, and what its states cost."""
 
     mergeable: bool
+    """Whether states of one key may be merged."""
     ordered: bool
+    """Whether the rows of a key must be seen in the order of the input."""
     at_once: bool = False
+    """Whether all rows of a key must be seen in one task of one stage."""
     state_bytes: int = Field(default=16, ge=0, le=LARGEST_COUNT)
     setup_seconds: float = Field(default=0.0, ge=0)
+    """For each key that a task opens, as the aggregate declares it."""
     row_seconds: float | None = Field(default=None, ge=0)
+    """Of one core for a row, about; None where only running it can tell."""
     reads: tuple[str, ...] = ()
+    """The columns that it takes: of the input or, with a map, of the mapped rows."""
 
 
 class Job(Columnar, Document):
-    """A spec bound to a date and to a listed input, with the waves cut.
-
-    Attributes:
-        date: the day that is computed, under which the result is published.
-        hour: of a job of hours, the hour (``Part.hour``).
-        turn: orders the runs that publish one day, see ``skewless.publication``; 0 as long as none is drawn.
-        output_path: the resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or
-            ``delta+``, see ``skewless_spark.sources.locations.output_location``.
-        root: the data root, absolute: where the embedded catalog of tables is, and what is kept beside them.
-        waves: for each stage that admits input, the ordinals of its units.
-        key_types: Spark SQL type of each key column; with a map, of the mapped rows.
-        column_types: Spark SQL type of each further column that aggregates take.
-        result_key_types: where states are joined to lookups, the type of each key of the query; else empty.
-        warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a plain ring.
-        lookups: what the map joins the rows to.
-        window: where states are kept, the parts; the units are then those that changed.
-        skipped: names of the parts after the last published one before its own for which no run was begun, oldest
-            first.
-        facts: what is known of the input; None if the spec expects nothing of it.
-        slots: how many tasks the application ran at one time when the run was prepared; None where no Spark was there.
-    """
+    """A spec bound to a date and to a listed input, with the waves cut."""
 
     spec: JobSpec
     date: dt.date
+    """The day that is computed, under which the result is published."""
     hour: str | None = Field(default=None, pattern=r"^([01][0-9]|2[0-3])b?$")
+    """Of a job of hours, the hour (``Part.hour``)."""
     input_path: str
     output_path: str
+    """The resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or ``delta+``,
+    see ``skewless_spark.sources.locations.output_location``."""
     root: str = ""
+    """The data root, absolute: where the embedded catalog of tables is, and what is kept beside them."""
     units: Columns[Unit]
     waves: tuple[tuple[int, ...], ...]
+    """For each stage that admits input, the ordinals of its units."""
     key_types: dict[str, str]
+    """Spark SQL type of each key column; with a map, of the mapped rows."""
     column_types: dict[str, str]
+    """Spark SQL type of each further column that aggregates take."""
     result_key_types: dict[str, str] = Field(default_factory=dict)
+    """Where states are joined to lookups, the type of each key of the query; else empty."""
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
+    """The run directories that plan 0 is made from, newest first, at most two; empty for a plain ring."""
     source: Source = Source()
     lookups: tuple[Lookup, ...] = ()
+    """What the map joins the rows to."""
     turn: Count = 0
+    """Orders the runs that publish one day, see ``skewless.publication``; 0 as long as none is drawn."""
     window: JobWindow | None = None
+    """Where states are kept, the parts; the units are then those that changed."""
     skipped: tuple[str, ...] = Field(default=(), max_length=1_000)
+    """Names of the parts after the last published one before its own for which no run was begun, oldest first."""
     facts: InputFacts | None = None
+    """What is known of the input; None if the spec expects nothing of it."""
     slots: int | None = Field(default=None, ge=1)
+    """How many tasks the application ran at one time when the run was prepared; None where no Spark was there."""
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:

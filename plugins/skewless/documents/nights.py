@@ -17,46 +17,37 @@ Came = tuple[Count, Count]
 
 
 class Night(Frozen):
-    """The figures of the newest publication of a part.
-
-    Attributes:
-        turn: of the run; a later one takes its place.
-        shape: a digest of what the figures are of, see ``shape_of``.
-    """
+    """The figures of the newest publication of a part."""
 
     part: str
     turn: Count
+    """Of the run; a later one takes its place."""
     shape: str
+    """A digest of what the figures are of, see ``shape_of``."""
     figures: dict[str, Measured]
 
 
 class FinalDay(Frozen):
-    """A day that is final.
-
-    Attributes:
-        delay: how many days after it that was told.
-        run: the part of the run that has told it, and ``turn`` that run's turn.
-    """
+    """A day that is final."""
 
     part: str
     delay: Count
+    """How many days after it that was told."""
     run: str
+    """The part of the run that has told it, and ``turn`` that run's turn."""
     turn: Count
 
 
 class Arrivals(Frozen):
-    """How the rows of a day have come.
-
-    Attributes:
-        came: its rows by its age, each time that they had changed until it was final, in the order of time.
-        turn: of the run that looked at it last: one that pinned its input before it knows less.
-        final: whether and how it was told to be final.
-    """
+    """How the rows of a day have come."""
 
     part: str
     turn: Count = 0
+    """Of the run that looked at it last: one that pinned its input before it knows less."""
     came: Annotated[tuple[Came, ...], Field(min_length=1)]
+    """Its rows by its age, each time that they had changed until it was final, in the order of time."""
     final: FinalDay | None = None
+    """Whether and how it was told to be final."""
 
 
 class JobNights(Document):
@@ -67,21 +58,18 @@ class JobNights(Document):
 
 
 class Band(Frozen):
-    """A figure of the run beside the band of the nights around it.
-
-    Attributes:
-        share: whether it is a share of rows or keys.
-        low: the least that is usual, inclusive; ``high`` the most.
-        nights: how many nights the band is of.
-    """
+    """A figure of the run beside the band of the nights around it."""
 
     figure: str
     share: bool
+    """Whether it is a share of rows or keys."""
     value: float
     low: float
+    """The least that is usual, inclusive; ``high`` the most."""
     middle: float
     high: float
     nights: Count
+    """How many nights the band is of."""
     outcome: Literal["passed", "warned", "failed"]
 
     @property
@@ -100,19 +88,16 @@ class Band(Frozen):
 
 
 class Bands(Frozen):
-    """The bands of a run.
-
-    Attributes:
-        nights: earlier nights of the same spec that it could be compared with.
-        checks: the figures that have a band.
-        problem: why the nights could not be read; empty if they could.
-        outcome: of the problem; the checks have their own.
-    """
+    """The bands of a run."""
 
     nights: Count = 0
+    """Earlier nights of the same spec that it could be compared with."""
     checks: tuple[Band, ...] = ()
+    """The figures that have a band."""
     problem: str = ""
+    """Why the nights could not be read; empty if they could."""
     outcome: Literal["passed", "warned", "failed"] = "passed"
+    """Of the problem; the checks have their own."""
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -132,22 +117,19 @@ class Bands(Frozen):
 
 
 class Finality(Document):
-    """What a publication tells about finality.
-
-    Attributes:
-        share: of its rows that have come by now, as a rule: the median of final days; None where they are too few.
-        days: how many final days this is known by.
-        final_on: when the day of the run will be final.
-        final: the days that are final by this run.
-        after: rows that came, or changed, in days after these were final.
-    """
+    """What a publication tells about finality."""
 
     part: str
     share: float | None = None
+    """Of its rows that have come by now, as a rule: the median of final days; None where they are too few."""
     final_on: dt.date | None = None
+    """When the day of the run will be final."""
     days: Count = 0
+    """How many final days this is known by."""
     final: tuple[FinalDay, ...] = ()
+    """The days that are final by this run."""
     after: dict[str, Count] = Field(default_factory=dict)
+    """Rows that came, or changed, in days after these were final."""
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -62,26 +62,23 @@ class FailingKey(Frozen):
 
 
 class Check(Frozen):
-    """One expectation's verdict.
-
-    Attributes:
-        subject: "input", "ledger", "result", "quarantine", or "bands" that fail.
-        required: its arguments, but for the column, as text.
-        observed: what was observed, as text; "" where nothing is observed but failures.
-        severity: what it does if it does not hold: the spec's word, or "fail" if it could not be evaluated, or if more
-            keys fail it than may.
-        keys: some of the keys whose rows fail it, the largest values first.
-    """
+    """One expectation's verdict."""
 
     subject: str
+    """One of "input", "ledger", "result", "quarantine", or "bands" that fail."""
     expectation: str
     column: str
     success: bool
     required: str = ""
+    """Its arguments, but for the column, as text."""
     observed: str
+    """What was observed, as text; "" where nothing is observed but failures."""
     found: str
     keys: tuple[FailingKey, ...] = ()
+    """Some of the keys whose rows fail it, the largest values first."""
     severity: Literal["fail", "warn", "quarantine"] = "fail"
+    """What it does if it does not hold: the spec's word, or "fail" if it could not be evaluated, or if more keys fail
+    it than may."""
 
     @property
     def fails(self) -> bool:
@@ -124,19 +121,16 @@ class Check(Frozen):
 
 
 class Quarantine(Frozen):
-    """The keys that are left out of the published result, and lie beside it.
-
-    Attributes:
-        keys: how many rows of the result these are; a row of several windows counts in each.
-        rows: of the input that they stand for; None if the result does not count them.
-        accepted: keys that fail as well, and are published, as ``quality.accept`` has them.
-        unmatched: keys of ``quality.accept`` that fail nothing.
-    """
+    """The keys that are left out of the published result, and lie beside it."""
 
     keys: Count
+    """How many rows of the result these are; a row of several windows counts in each."""
     rows: Count | None = None
+    """Of the input that they stand for; None if the result does not count them."""
     accepted: Count = 0
+    """Keys that fail as well, and are published, as ``quality.accept`` has them."""
     unmatched: Count = 0
+    """Keys of ``quality.accept`` that fail nothing."""
 
     @property
     def sentence(self) -> str:
@@ -154,26 +148,23 @@ class InputChecks(Document):
 
 
 class QualityReport(Document):
-    """All checks of a run, in the order they were run, with the ledger they are about.
-
-    Attributes:
-        success: whether the result may be published: no check failed of those that are no warning; a report that says
-            otherwise than its checks is refused.
-        keys: rows of the result: those that are published, and those in quarantine.
-        columns: the Spark SQL type of each column of the result.
-        quarantine: what is left out; None if nothing is.
-        figures: what later nights are compared with, if the run is published.
-        bands: the figures beside those of the nights around; None if the spec switches that off.
-    """
+    """All checks of a run, in the order they were run, with the ledger they are about."""
 
     success: bool
+    """Whether the result may be published: no check failed of those that are no warning; a report that says otherwise
+    than its checks is refused."""
     keys: Count
+    """Rows of the result: those that are published, and those in quarantine."""
     checks: tuple[Check, ...]
     ledger: Ledger
     columns: dict[str, str] = Field(default_factory=dict)
+    """The Spark SQL type of each column of the result."""
     quarantine: Quarantine | None = None
+    """What is left out; None if nothing is."""
     figures: dict[str, Measured] = Field(default_factory=dict)
+    """What later nights are compared with, if the run is published."""
     bands: Bands | None = None
+    """The figures beside those of the nights around; None if the spec switches that off."""
 
     @property
     def published_keys(self) -> int:
@@ -260,14 +251,11 @@ class Sides(Frozen):
 
 
 class DifferingKey(Frozen):
-    """A key that differs.
-
-    Attributes:
-        state: ``only here``, ``only there`` or ``twice there``; empty if each result has it once.
-    """
+    """A key that differs."""
 
     key: dict[str, str]
     state: str = ""
+    """``only here``, ``only there`` or ``twice there``; empty if each result has it once."""
     columns: dict[str, Sides] = Field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -277,34 +265,31 @@ class DifferingKey(Frozen):
 
 
 class Comparison(Document):
-    """How a result differs from another one.
-
-    Attributes:
-        beside: the other result, as it was named.
-        keys: how many keys there are in either.
-        differ: how many of them differ in any way.
-        twice_there: how many have several rows in the other result.
-        columns: for each aggregate that both have, how many keys have another value: of exact ones any other one, of
-            floats see ``tolerance``, of approximate ones a value that is further away than both stated errors.
-        within_error: the aggregates that are compared within their stated errors.
-        types: the aggregates whose types cannot be compared: ours and theirs.
-        examples: the first keys that differ.
-        tolerance: of floating-point numbers, relative to the larger one.
-    """
+    """How a result differs from another one."""
 
     beside: str
+    """The other result, as it was named."""
     keys: Count
+    """How many keys there are in either."""
     differ: Count
+    """How many of them differ in any way."""
     only_here: Count
     only_there: Count
     twice_there: Count
+    """How many have several rows in the other result."""
     columns: dict[str, Count]
+    """For each aggregate that both have, how many keys have another value: of exact ones any other one, of floats see
+    ``tolerance``, of approximate ones a value that is further away than both stated errors."""
     within_error: tuple[str, ...]
+    """The aggregates that are compared within their stated errors."""
     lacking: tuple[str, ...]
     types: dict[str, tuple[str, str]]
+    """The aggregates whose types cannot be compared: ours and theirs."""
     more: tuple[str, ...]
     examples: tuple[DifferingKey, ...]
+    """The first keys that differ."""
     tolerance: float = Field(ge=0)
+    """Of floating-point numbers, relative to the larger one."""
     seconds: float = Field(ge=0)
 
     @property

@@ -26,24 +26,21 @@ class Span(Frozen):
 
 
 class StepBill(Frozen):
-    """What a step held and used of a cluster, by Spark's own record. Seconds are core-seconds.
-
-    Attributes:
-        attempts: which attempts at the step it pays for: what they wrote counts if one of them is the committed one.
-        held_seconds: that cores were there for, from the begin of the step, or since they were added, to its end.
-        used_seconds: that tasks took of them, also those that failed: run time, and the time to unpack them.
-        skew_seconds: that cores had no task left while others of the same Spark stage still ran.
-        spilled_bytes: that tasks wrote to disks as they had no memory left.
-    """
+    """What a step held and used of a cluster, by Spark's own record. Seconds are core-seconds."""
 
     attempts: tuple[Annotated[str, Field(max_length=100)], ...]
+    """Which attempts at the step it pays for: what they wrote counts if one of them is the committed one."""
     cores: Count
     tasks: Count
     held_seconds: Seconds
+    """That cores were there for, from the begin of the step, or since they were added, to its end."""
     used_seconds: Seconds
+    """That tasks took of them, also those that failed: run time, and the time to unpack them."""
     skew_seconds: Seconds
+    """That cores had no task left while others of the same Spark stage still ran."""
     shuffle_bytes: Count
     spilled_bytes: Count
+    """That tasks wrote to disks as they had no memory left."""
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -59,21 +56,18 @@ class StepBill(Frozen):
 
 
 class StepTimes(Document):
-    """What a step took, as it measured itself; of several attempts, the first that ended well.
-
-    Attributes:
-        step: ``prepare``, ``stage 0``, ``decision 1``, ``merge``, ``validate``, ``publish`` or ``compare``.
-        started: when it began, or, if it began with its process, when that was started; seconds since 1970 by the
-            clock of its machine.
-        spans: its parts, by their start. They do not add up to ``seconds``: what nobody measured is in none of them.
-        bill: what it took of the cluster; of a step of Spark, where Spark has told it.
-    """
+    """What a step took, as it measured itself; of several attempts, the first that ended well."""
 
     step: str = Field(max_length=100)
+    """``prepare``, ``stage 0``, ``decision 1``, ``merge``, ``validate``, ``publish`` or ``compare``."""
     started: Seconds
+    """When it began, or, if it began with its process, when that was started; seconds since 1970 by the clock of its
+    machine."""
     seconds: Seconds
     spans: tuple[Span, ...] = ()
+    """Its parts, by their start. They do not add up to ``seconds``: what nobody measured is in none of them."""
     bill: StepBill | None = None
+    """What it took of the cluster; of a step of Spark, where Spark has told it."""
 
     @property
     def ended(self) -> float:
@@ -99,12 +93,10 @@ class Failure(Document):
 
     spark-submit gives an exit code and some hundred lines of log. The task and the pages show the sentence, which the
     entry leaves in this document. If there is no document, the driver was killed.
-
-    Attributes:
-        exit_code: what the entry ends with: 2 bad spec or input, 3 data quality failed, 1 anything else.
     """
 
     exit_code: int = Field(ge=1, le=255)
+    """What the entry ends with: 2 bad spec or input, 3 data quality failed, 1 anything else."""
     sentence: str
 
 
@@ -144,56 +136,49 @@ ERROR_WORDS = "± is the worst error that was measured, for keys that come late 
 
 
 class Replayed(Document):
-    """What a run came to under one policy: the document ``replays/POLICY.json`` of it.
-
-    Attributes:
-        policy: its name, or ``as it ran``.
-        makespan_over_bound: the sum of the stages' makespans in rows, over the best there could be
-            (``skewless.bounds``); at least 1. None, as the next three, of a run as it ran
-            if nobody counted the rows of its tasks.
-        error: by which part of itself ``makespan_over_bound`` may be too low or too high, by the worst that
-            was measured on runs like this; 0 where it is exact.
-        seconds: of the longest tasks together, by what rows took; None where that is not known to a tenth.
-        s: ``(Wmax - U) / (M - U)`` of the DPA load balancer (section 6.1.1, formula 2), with M rows,
-            ``U = ceil(M / R)`` for the R reducers of the spec, and Wmax the most rows of one task. 0 is
-            even, 1 is all on one task; below 0 where reducers were added.
-        imbalance_final: ``(max - mean) / M`` of the rows of each task over the run (Partial Key Grouping, section 2).
-        imbalance_fraction: the mean of ``(max - mean) / M`` of the rows of each task up to the end
-            of a stage, the stages weighted by their rows (section 6.2 there).
-        states: distinct pairs of known item and task: a slot's light keys count as one. None of a run as it ran
-            if some of it was combined where it was read: nobody knows which key was in which input split.
-    """
+    """What a run came to under one policy: the document ``replays/POLICY.json`` of it."""
 
     policy: str
+    """Its name, or ``as it ran``."""
     makespan_over_bound: float | None
+    """The sum of the stages' makespans in rows, over the best there could be (``skewless.bounds``); at least 1. None,
+    as the next three, of a run as it ran if nobody counted the rows of its tasks."""
     error: float
+    """By which part of itself ``makespan_over_bound`` may be too low or too high, by the worst that was measured on
+    runs like this; 0 where it is exact."""
     seconds: float | None = Field(default=None, ge=0)
+    """Of the longest tasks together, by what rows took; None where that is not known to a tenth."""
     s: float | None
+    """``(Wmax - U) / (M - U)`` of the DPA load balancer (section 6.1.1, formula 2), with M rows, ``U = ceil(M / R)``
+    for the R reducers of the spec, and Wmax the most rows of one task. 0 is even, 1 is all on one task; below 0 where
+    reducers were added."""
     imbalance_final: float | None
+    """``(max - mean) / M`` of the rows of each task over the run (Partial Key Grouping, section 2)."""
     imbalance_fraction: float | None
+    """The mean of ``(max - mean) / M`` of the rows of each task up to the end of a stage, the stages weighted by their
+    rows (section 6.2 there)."""
     rows_forwarded: int
     states: int | None
+    """Distinct pairs of known item and task: a slot's light keys count as one. None of a run as it ran if some of it
+    was combined where it was read: nobody knows which key was in which input split."""
     stages: int
     decisions: tuple[str, ...]
 
 
 class Savings(Document):
-    """A run beside the same run under plain hashing. What is not known is None.
-
-    Attributes:
-        sentence: what was saved, or why that is not known.
-        over_bound: the makespans of the stages together, over the best there could be; at least 1.
-        against_over_bound: the same under plain hashing, by a replay.
-        seconds: what the longest tasks of the stages took together, where each task measured its time.
-        against_seconds: the same under plain hashing, where that is known to a tenth.
-    """
+    """A run beside the same run under plain hashing. What is not known is None."""
 
     sentence: str = Field(max_length=2_000)
+    """What was saved, or why that is not known."""
     policy: str = Field(max_length=100)
     over_bound: float | None = None
+    """The makespans of the stages together, over the best there could be; at least 1."""
     against_over_bound: float | None = None
+    """The same under plain hashing, by a replay."""
     seconds: float | None = Field(default=None, ge=0)
+    """What the longest tasks of the stages took together, where each task measured its time."""
     against_seconds: float | None = Field(default=None, ge=0)
+    """The same under plain hashing, where that is known to a tenth."""
 
     @property
     def seconds_saved(self) -> float | None:
@@ -237,17 +222,14 @@ class Amounts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunBill:
-    """The bill of a run.
-
-    Attributes:
-        steps: of each step of Spark what its committed attempt has cost; of a shared stage, what each cluster has.
-        lost: what tries have cost whose work does not count.
-        unknown: tries that left no bill: their driver was killed, or Spark did not tell.
-    """
+    """The bill of a run."""
 
     steps: tuple[tuple[str, StepBill], ...]
+    """Of each step of Spark what its committed attempt has cost; of a shared stage, what each cluster has."""
     lost: tuple[tuple[str, StepBill], ...]
+    """What tries have cost whose work does not count."""
     unknown: int
+    """Tries that left no bill: their driver was killed, or Spark did not tell."""
 
     @property
     def counted(self) -> Amounts:

@@ -18,39 +18,33 @@ Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"
 
 
 class InputFile(Frozen):
-    """A file of the input.
-
-    Attributes:
-        size_bytes: the length of the file, whole.
-        version: what tells this content from a later one, as far as its file system says: an entity tag; or
-            modification time, change time and inode.
-        checksum: SHA-256 of the file, whole, in hex; empty of a large one, and where an entity tag tells enough.
-        values: of the partition columns that its path gives, or the metadata of its table, as text; None is null.
-        deletes: what says which of its rows a table has deleted: files, or the name of a deletion vector.
-        inner: of the columns that the file has in another way, the name in the file: another name, an older
-            type, or none, as it was written before the column was added.
-        header: of a csv, the names that its first line has, in order.
-    """
+    """A file of the input."""
 
     path: str
     size_bytes: Count
+    """The length of the file, whole."""
     version: str = ""
+    """What tells this content from a later one, as far as its file system says: an entity tag; or modification time,
+    change time and inode."""
     checksum: str = ""
+    """SHA-256 of the file, whole, in hex; empty of a large one, and where an entity tag tells enough."""
     values: dict[str, str | None] = Field(default_factory=dict)
+    """Of the partition columns that its path gives, or the metadata of its table, as text; None is null."""
     deletes: tuple[str, ...] = ()
+    """What says which of its rows a table has deleted: files, or the name of a deletion vector."""
     inner: dict[str, str | None] = Field(default_factory=dict)
+    """Of the columns that the file has in another way, the name in the file: another name, an older type, or none, as
+    it was written before the column was added."""
     header: tuple[str, ...] = ()
+    """Of a csv, the names that its first line has, in order."""
 
 
 class SeenFile(InputFile):
-    """A file that the states of a part were made of; only of a table it has values, as those of others are in paths.
-
-    Attributes:
-        ranks: the places of its units in the order of the part, ascending. They have gaps, so that a file that comes
-            late can be put between two others.
-    """
+    """A file that the states of a part were made of; only of a table it has values, as those of others are in paths."""
 
     ranks: tuple[Count, ...] = Field(min_length=1)
+    """The places of its units in the order of the part, ascending. They have gaps, so that a file that comes late can
+    be put between two others."""
 
 
 class CountedFile(Frozen):
@@ -66,22 +60,20 @@ class PartVersion(Document):
     """The standing states of a part as they were made of some files: ``parts/2026-11-20/versions/0007.json``.
 
     It is whole in itself: it lists all states of the part, and all files that they stand for.
-
-    Attributes:
-        run: the run directory that made the newest of the states.
-        rows: rows that the states stand for: mapped ones, where there is a map; and their hash.
-        states: the files with the states, below the store. A key may have a state in several of them.
-        left_out: late files of older parts that the run has left out: the next run has not to count their rows again.
     """
 
     part: str
     fingerprint: str
     run: str
+    """The run directory that made the newest of the states."""
     files: tuple[SeenFile, ...]
     rows: Count
+    """Rows that the states stand for: mapped ones, where there is a map; and their hash."""
     rows_hash: Count = 0
     states: tuple[CommittedFile, ...]
+    """The files with the states, below the store. A key may have a state in several of them."""
     left_out: tuple[CountedFile, ...] = ()
+    """Late files of older parts that the run has left out: the next run has not to count their rows again."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -94,45 +86,42 @@ class PartVersion(Document):
 
 
 class WindowPart(Frozen):
-    """One part of a window, as the run found it.
-
-    Attributes:
-        files: those of the input that the part is made of, in order.
-        units: the ordinals ``first <= ordinal < end`` of the run's units that are of this part: what is reduced.
-        ranks: the place of each of them in the order of the part.
-        base: the number of the version of its states that are merged with tonight's; None if there is none, or if the
-            part is reduced anew.
-        base_rows: the rows that the states of that version stand for, as ``base_hash`` is their hash.
-        before_rows: the rows that the newest version stood for, whether it is used or not.
-        reused: how many files were as the states know them; others were added, replaced or removed since.
-        late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
-            has counted the rows of files.
-        ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
-            as the kept states have them. Such files are not among those that were added, replaced or removed.
-        ignored_rows: rows of those of them that are there; None if that is not known without reading them.
-        rewritten: how many files of a table came in the place of others that had the same rows.
-    """
+    """One part of a window, as the run found it."""
 
     name: str
     place: int
     files: tuple[SeenFile, ...] = ()
+    """Those of the input that the part is made of, in order."""
     units: tuple[Count, Count] = (0, 0)
+    """The ordinals ``first <= ordinal < end`` of the run's units that are of this part: what is reduced."""
     ranks: tuple[Count, ...] = ()
+    """The place of each of them in the order of the part."""
     base: Count | None = None
+    """The number of the version of its states that are merged with tonight's; None if there is none, or if the part is
+    reduced anew."""
     base_rows: Count = 0
+    """The rows that the states of that version stand for, as ``base_hash`` is their hash."""
     base_hash: Count = 0
     base_states: tuple[CommittedFile, ...] = ()
     before_rows: Count = 0
+    """The rows that the newest version stood for, whether it is used or not."""
     reused: Count = 0
+    """How many files were as the states know them; others were added, replaced or removed since."""
     added: Count = 0
     replaced: Count = 0
     removed: Count = 0
     reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
     late_rows: Count | None = 0
+    """Rows of files that came or were replaced since its states were made, before a map; None where nobody has counted
+    the rows of files."""
     ignored_files: Count = 0
+    """With ``late: ignore``, how many files were added, have other content or are gone, and were left as the kept
+    states have them. Such files are not among those that were added, replaced or removed."""
     ignored_rows: Count | None = 0
+    """Rows of those of them that are there; None if that is not known without reading them."""
     left_out: tuple[CountedFile, ...] = ()
     rewritten: Count = 0
+    """How many files of a table came in the place of others that had the same rows."""
 
     @property
     def newest_file(self) -> dt.datetime | None:
@@ -173,15 +162,12 @@ class WindowPart(Frozen):
 
 
 class WindowSpan(Frozen):
-    """One window of a result.
-
-    Attributes:
-        length: how many parts it may cover, the run's own the last; None for all.
-        first: the position in ``JobWindow.parts`` of the oldest part in it that has files.
-    """
+    """One window of a result."""
 
     length: int | None = Field(default=None, ge=1)
+    """How many parts it may cover, the run's own the last; None for all."""
     first: Count = 0
+    """The position in ``JobWindow.parts`` of the oldest part in it that has files."""
 
     @property
     def name(self) -> str:
@@ -190,27 +176,24 @@ class WindowSpan(Frozen):
 
 
 class JobWindow(Frozen):
-    """The parts that the result of a run covers, and where their standing states are.
-
-    Attributes:
-        store: the folder of the states of this fingerprint.
-        shapes: what that is, see ``skewless.standing.states_store.Fingerprint``.
-        parts: those that have files, oldest first. Units are numbered in their order.
-        missing: the names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest.
-        windows: those of the result, the longest one last; each ends with the newest part.
-        begins: why there were no states of this fingerprint before, in words; empty if there were.
-        undated: files of the input whose partition has no day, so that they are of no part.
-    """
+    """The parts that the result of a run covers, and where their standing states are."""
 
     store: str
+    """The folder of the states of this fingerprint."""
     fingerprint: str
     shapes: dict[str, str]
+    """What that is, see ``skewless.standing.states_store.Fingerprint``."""
     parts: tuple[WindowPart, ...]
+    """Those that have files, oldest first. Units are numbered in their order."""
     missing: tuple[str, ...] = ()
+    """The names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest."""
     missing_unnamed: Count = 0
     windows: tuple[WindowSpan, ...] = Field(min_length=1)
+    """Those of the result, the longest one last; each ends with the newest part."""
     begins: str = ""
+    """Why there were no states of this fingerprint before, in words; empty if there were."""
     undated: Count = 0
+    """Files of the input whose partition has no day, so that they are of no part."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

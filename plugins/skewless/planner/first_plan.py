@@ -172,19 +172,16 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
 
 
 class _Known(NamedTuple):
-    """What the first plan is made from: what the last run saw, or a sample.
-
-    Attributes:
-        spread: of the forecast that is made from it; see ``forecast_error.dispersion``.
-        overhead_rows: what a stage costs, in rows of the largest task; 0 where that is not to be weighed.
-        expected_keys: different keys in the first stage; None where the counts tell.
-    """
+    """What the first plan is made from: what the last run saw, or a sample."""
 
     seen: Histogram
     source: PlanSource
     spread: float = UNCHECKED
+    """Of the forecast that is made from it; see ``forecast_error.dispersion``."""
     overhead_rows: float = 0.0
+    """What a stage costs, in rows of the largest task; 0 where that is not to be weighed."""
     expected_keys: float | None = None
+    """Different keys in the first stage; None where the counts tell."""
 
 
 def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:

@@ -201,32 +201,28 @@ STATE_COST_ROWS = 1.0
 
 @dataclass(frozen=True, eq=False)
 class PricedPlan:
-    """A proposed plan with its predicted cost.
-
-    Attributes:
-        proposal: what is proposed; for standing still and for a refusal, nothing.
-        routing: ring, factors and salt of the plan, its head left out.
-        placement: of the head keys of the forecast.
-        loads: predicted load of each task, shape ``(tasks,)``.
-        forwarded_rows: predicted backlog rows that change their task.
-        new_states: pairs of head key and task that there were not before.
-        split_error_rows: by how much a task's load may exceed its prediction because the rows of split keys are
-            distributed at random.
-        later_rows: the makespans of the stages after the next one, in rows, if the plan stays; 0 for a policy that
-            places keys anew in each stage, as is ``error_rows``.
-        error_rows: by how much the predicted gain may be too high, in rows, over all; 0 if the plan moves nothing.
-    """
+    """A proposed plan with its predicted cost."""
 
     forecast: Forecast
     proposal: Proposal
+    """What is proposed; for standing still and for a refusal, nothing."""
     routing: RoutingPlan
+    """Ring, factors and salt of the plan, its head left out."""
     placement: Placement
+    """Of the head keys of the forecast."""
     loads: Rows
+    """Predicted load of each task, shape ``(tasks,)``."""
     forwarded_rows: float
+    """Predicted backlog rows that change their task."""
     new_states: int
+    """Pairs of head key and task that there were not before."""
     split_error_rows: float = 0.0
+    """By how much a task's load may exceed its prediction because the rows of split keys are distributed at random."""
     later_rows: float = 0.0
+    """The makespans of the stages after the next one, in rows, if the plan stays; 0 for a policy that places keys anew
+    in each stage, as is ``error_rows``."""
     error_rows: float = 0.0
+    """By how much the predicted gain may be too high, in rows, over all; 0 if the plan moves nothing."""
 
     @cached_property
     def makespan_rows(self) -> float:

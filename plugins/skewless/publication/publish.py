@@ -64,15 +64,12 @@ class Turns(Protocol):
 
 
 class Commit(NamedTuple):
-    """What became of an exchange or a commit.
-
-    Attributes:
-        number: of a table, the snapshot or version in which the run's result is published.
-        over: by whom the run was superseded; None if it was published.
-    """
+    """What became of an exchange or a commit."""
 
     number: int | None = None
+    """Of a table, the snapshot or version in which the run's result is published."""
     over: Overtaken | None = None
+    """By whom the run was superseded; None if it was published."""
 
 
 @contextmanager
@@ -96,15 +93,12 @@ class Shown(NamedTuple):
 
 
 class Target(ABC):
-    """What one publication of a run replaces: the folder of a day, or a part of a table.
-
-    Attributes:
-        day: its name in the store of turns.
-        where: its name in messages.
-    """
+    """What one publication of a run replaces: the folder of a day, or a part of a table."""
 
     day: str
+    """Its name in the store of turns."""
     where: str
+    """Its name in messages."""
 
     def __init__(self, run: RunDirectory) -> None:
         self.run, self.job, self.me = run, run.job(), identity_of(run)

@@ -32,16 +32,13 @@ Sha256 = Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
 
 
 class Identity(Frozen):
-    """Which run published, or claimed, a day.
-
-    Attributes:
-        job: SHA-256 of its stored ``job.json``, which contains its turn. It stays the same if the run directory
-            is moved, whichever release reads it.
-        run: where the run directory was then, as a path or a URL.
-    """
+    """Which run published, or claimed, a day."""
 
     job: Sha256
+    """SHA-256 of its stored ``job.json``, which contains its turn. It stays the same if the run directory is moved,
+    whichever release reads it."""
     run: str
+    """Where the run directory was then, as a path or a URL."""
 
     def __str__(self) -> str:
         """The text that a store of turns keeps."""
@@ -91,26 +88,23 @@ class Overtaken(Frozen):
 
 
 class Publication(Document):
-    """The record of a run's publication: its result became visible, or a later run had published before.
-
-    Attributes:
-        rows: rows of the input that the result accounts for, keys in quarantine included.
-        keys: rows of the result that are published.
-        quarantined: its rows that are not, and lie beside them; ``withheld_rows`` those of the input that they stand
-            for; None where the result does not count them.
-        superseded: by whom, if a later run of the day published before this one had finished; then the result of this
-            run never became visible, or no longer is.
-        snapshot: of a table, the snapshot or version that published it.
-    """
+    """The record of a run's publication: its result became visible, or a later run had published before."""
 
     path: str
     rows: Count
+    """Rows of the input that the result accounts for, keys in quarantine included."""
     keys: Count
+    """Rows of the result that are published."""
     turn: Count
     quarantined: Count = 0
+    """Its rows that are not, and lie beside them; ``withheld_rows`` those of the input that they stand for; None where
+    the result does not count them."""
     withheld_rows: Count | None = 0
     superseded: Overtaken | None = None
+    """By whom, if a later run of the day published before this one had finished; then the result of this run never
+    became visible, or no longer is."""
     snapshot: Annotated[int, Field(ge=0)] | None = None
+    """Of a table, the snapshot or version that published it."""
 
     @property
     def published_rows(self) -> int | None:

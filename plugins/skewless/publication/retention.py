@@ -45,24 +45,21 @@ _MAKING = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(MAKING)}\Z")
 
 
 class FoundRun(NamedTuple):
-    """A run directory as it was found.
-
-    Attributes:
-        output_path: the folder or the table of its published results.
-        grace_hours: as its spec has it; 0 of a table, which keeps its versions itself.
-        publication: the record of its publication, if it was published.
-        last_sign: when its youngest file was changed; None if the file system does not say.
-    """
+    """A run directory as it was found."""
 
     run: RunDirectory
     part: Part
     output_path: str
+    """The folder or the table of its published results."""
     of_table: bool
     turn: int
     grace_hours: float
+    """As its spec has it; 0 of a table, which keeps its versions itself."""
     finished: bool
     publication: Publication | None
+    """The record of its publication, if it was published."""
     last_sign: dt.datetime | None
+    """When its youngest file was changed; None if the file system does not say."""
     files: dict[str, int]
 
 
@@ -139,20 +136,17 @@ class Limits(Frozen):
 
 
 class Fate(NamedTuple):
-    """What prune does with a run directory, a version of a day, or a folder that a killed attempt left.
-
-    Attributes:
-        action: ``keep``; ``thin``, which removes states, backlog and result files; or ``remove``.
-        files: paths that are removed, as the file system knows them.
-        of_run: whether it is a run directory, and not a version of a day or a folder that somebody left.
-    """
+    """What prune does with a run directory, a version of a day, or a folder that a killed attempt left."""
 
     location: str
     action: Literal["keep", "thin", "remove"]
+    """``keep``; ``thin``, which removes states, backlog and result files; or ``remove``."""
     reason: str
     files: tuple[str, ...] = ()
+    """Paths that are removed, as the file system knows them."""
     size_bytes: int = 0
     of_run: bool = True
+    """Whether it is a run directory, and not a version of a day or a folder that somebody left."""
 
     @property
     def sentence(self) -> str:

@@ -12,14 +12,11 @@ from skewless.query.sql import call_name, columns_of, parsed_expression, shown, 
 
 
 class Call(NamedTuple):
-    """A call as a spec writes it, with expressions in place of columns.
-
-    Attributes:
-        columns: by field: ``column`` first, then the options that name further columns.
-    """
+    """A call as a spec writes it, with expressions in place of columns."""
 
     function: str
     columns: Mapping[str, exp.Expr]
+    """By field: ``column`` first, then the options that name further columns."""
     options: Mapping[str, Any]
 
 

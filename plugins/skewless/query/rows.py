@@ -16,15 +16,12 @@ _GENERATORS = frozenset((*_NUMBERED, *_NUMBERED.values(), "inline", "inline_oute
 
 
 class RowQuery(NamedTuple):
-    """A query that gives each row its place.
-
-    Attributes:
-        text: with tables by the names of their views, and the column of origins.
-        position: the column with the number of a row among those of its source row; empty if there is none.
-    """
+    """A query that gives each row its place."""
 
     text: str
+    """With tables by the names of their views, and the column of origins."""
     position: str
+    """The column with the number of a row among those of its source row; empty if there is none."""
 
 
 def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -> RowQuery:

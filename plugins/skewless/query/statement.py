@@ -15,18 +15,15 @@ _TEMPLATE = r"\{\{.*?\}\}|\{%.*?%\}|\$\{.*?\}"
 
 
 class Statement(NamedTuple):
-    """What a job is moved by.
-
-    Attributes:
-        tables: by their full names, as the query has them.
-        target: of what is written, its full name; empty of a query alone.
-        other: a query for what is there of a day, with ``{date}`` in the place of a day or a template.
-    """
+    """What a job is moved by."""
 
     query: str
     tables: tuple[str, ...]
+    """By their full names, as the query has them."""
     target: str = ""
+    """Of what is written, its full name; empty of a query alone."""
     other: str = ""
+    """A query for what is there of a day, with ``{date}`` in the place of a day or a template."""
 
 
 def statement_of(text: str) -> Statement:

@@ -30,50 +30,44 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 @dataclass(frozen=True)
 class Joined:
-    """A query whose states are joined to lookups, in place of rows; see ``below_join``.
-
-    Attributes:
-        rows: in SQL, what is made of the input's rows; None if its columns are taken as they are.
-        key: what a state is of: columns of these rows.
-        query: in SQL over states, called ``INPUT``, and lookups: the keys of the query, and ``STATE``.
-        lookups: those that states are joined to, in lower case.
-    """
+    """A query whose states are joined to lookups, in place of rows; see ``below_join``."""
 
     rows: str | None
+    """In SQL, what is made of the input's rows; None if its columns are taken as they are."""
     key: tuple[str, ...]
+    """What a state is of: columns of these rows."""
     query: str
+    """In SQL over states, called ``INPUT``, and lookups: the keys of the query, and ``STATE``."""
     lookups: frozenset[str]
+    """Those that states are joined to, in lower case."""
 
 
 @dataclass(frozen=True)
 class Understood:
-    """A query as the other fields of a spec say it.
-
-    Attributes:
-        input: the name of the table that is aggregated; all others are lookups.
-        rows: in SQL, what is made of the input's rows; None if its columns are taken as they are.
-        key: columns of these rows.
-        aggregates: by name, as a spec writes them.
-        select: what is published, in SQL over keys and aggregates; None if it is just these.
-        where: in SQL, which results are published.
-        over: in SQL over ``RESULT`` and lookups, what is published where results are joined to lookups.
-        order: as ``output.sort`` has it.
-        aliases: names that were taken for those of the select list, where a column would have come first.
-        joined: how states are joined in place of rows; None if they cannot be, or there is nothing to join.
-        unjoined: why they cannot be; empty if they can.
-    """
+    """A query as the other fields of a spec say it."""
 
     input: str
+    """The name of the table that is aggregated; all others are lookups."""
     rows: str | None
+    """In SQL, what is made of the input's rows; None if its columns are taken as they are."""
     key: tuple[str, ...]
+    """Columns of these rows."""
     aggregates: dict[str, dict[str, Any]]
+    """By name, as a spec writes them."""
     select: tuple[str, ...] | None
+    """What is published, in SQL over keys and aggregates; None if it is just these."""
     where: str | None
+    """In SQL, which results are published."""
     over: str | None
+    """In SQL over ``RESULT`` and lookups, what is published where results are joined to lookups."""
     order: tuple[str, ...]
+    """As ``output.sort`` has it."""
     aliases: frozenset[str]
+    """Names that were taken for those of the select list, where a column would have come first."""
     joined: Joined | None
+    """How states are joined in place of rows; None if they cannot be, or there is nothing to join."""
     unjoined: str
+    """Why they cannot be; empty if they can."""
 
     def below_join(self, state: object, window: object, nightly: Iterable[str]) -> Joined | None:
         """How states are joined in place of rows, where a spec asks for it or has a window.

@@ -166,21 +166,18 @@ def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
 
 @dataclass(eq=False)
 class CountedRun:
-    """One run on counts: the rows of each item in each wave, what a stage takes, and who decides about the next one.
-
-    Attributes:
-        slots: of each recorded stage; a stage beyond them has those of the last.
-        row_seconds: of each item, where the tasks' own times were measured: the planner prices a stage by them.
-        plans: of the stages played, in order, as are the reports and the sentences of the decisions after them.
-    """
+    """One run on counts: the rows of each item in each wave, what a stage takes, and who decides about the next one."""
 
     job: Job
     counts: WaveCounts
     cost: StageCost
     slots: Sequence[int]
+    """Of each recorded stage; a stage beyond them has those of the last."""
     row_seconds: Rows | None
+    """Of each item, where the tasks' own times were measured: the planner prices a stage by them."""
     follow: Follow
     plans: list[RoutingPlan] = field(default_factory=list)
+    """Of the stages played, in order, as are the reports and the sentences of the decisions after them."""
     reports: list[StageReport] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
 

@@ -35,16 +35,13 @@ _OF_TASKS, _OF_SLOTS = ("tasks", "task_names", "task_table"), ("slot_tasks", "sl
 
 
 class PlanSource(Frozen):
-    """What a first plan was made from: nothing but the ring, the histogram of an earlier run, or a sample of the keys.
-
-    Attributes:
-        run: the folder of the earlier run; empty where there is none.
-        rows: the rows of that run or of the sample.
-    """
+    """What a first plan was made from: nothing but the ring, the histogram of an earlier run, or a sample of keys."""
 
     kind: Literal["ring", "run", "sample"]
     run: str = ""
+    """The folder of the earlier run; empty where there is none."""
     rows: Count = 0
+    """The rows of that run or of the sample."""
 
     @property
     def words(self) -> str:
@@ -57,37 +54,33 @@ class PlanSource(Frozen):
 
 
 class RoutingPlan(Document):
-    """Where each key goes, which wave is admitted, and how many rows a task may reduce.
-
-    Attributes:
-        epoch: the number of the plan, and of the stage that it routes.
-        engine: ``staged``; or one that takes in all that is left: ``combine``, which routes nothing, or ``bypass``,
-            which routes head keys as the plan says, and tail keys by a hash of Spark's own instead of by the ring.
-        factors: elasticity factor of each reducer, a power of two; 1 where not named.
-        head: for each head key (its key text) the weights of its tasks.
-        share_salt: mixed into the row hash. It changes when weights change: the backlog of a split key is what one
-            of its tasks could not reduce, so its rows are not a fair sample of the old hash, and would fall into
-            few of the new segments.
-        waves: the waves that the stage admits, ``first <= wave < end``; empty once the input is used up.
-        budget_rows: rows that each task may reduce in the stage; null for no limit.
-        expected_rows: rows predicted to be queued at each task, by task index; empty where nothing was known. Its
-            error tells the next decision how far to trust its own prediction.
-        sentence: what a first plan was made from, in words; the reasons of a later plan are in its decision.
-        source: what a first plan was made from; null in later plans.
-    """
+    """Where each key goes, which wave is admitted, and how many rows a task may reduce."""
 
     epoch: int = Field(ge=0, le=LAST_STAGE)
+    """The number of the plan, and of the stage that it routes."""
     policy: str
     engine: EngineName = "staged"
+    """``staged``; or one that takes in all that is left: ``combine``, which routes nothing, or ``bypass``, which routes
+    head keys as the plan says, and tail keys by a hash of Spark's own instead of by the ring."""
     waves: tuple[int, int]
+    """The waves that the stage admits, ``first <= wave < end``; empty once the input is used up."""
     ring: Ring
     factors: dict[int, int] = Field(default_factory=dict)
+    """Elasticity factor of each reducer, a power of two; 1 where not named."""
     head: dict[str, Weights] = Field(default_factory=dict)
+    """For each head key (its key text) the weights of its tasks."""
     share_salt: int = Field(default=0, ge=0, lt=1 << 31)
+    """Mixed into the row hash. It changes when weights change: the backlog of a split key is what one of its tasks
+    could not reduce, so its rows are not a fair sample of the old hash, and would fall into few of the new segments."""
     budget_rows: int | None = Field(default=None, ge=0, le=LARGEST_SUM)
+    """Rows that each task may reduce in the stage; null for no limit."""
     expected_rows: tuple[Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)], ...] = ()
+    """Rows predicted to be queued at each task, by task index; empty where nothing was known. Its error tells the next
+    decision how far to trust its own prediction."""
     sentence: str = ""
+    """What a first plan was made from, in words; the reasons of a later plan are in its decision."""
     source: PlanSource | None = None
+    """What a first plan was made from; null in later plans."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -32,15 +32,12 @@ MOST_BUCKETS = 8
 
 
 class Ring(Frozen):
-    """Tokens per reducer on a ring of ``2**ring_bits`` slots.
-
-    Attributes:
-        ring_bits: slots are the top ``ring_bits`` bits of a key's hash.
-        tokens: for each reducer number, how many tokens it holds (``j`` runs from 0).
-    """
+    """Tokens per reducer on a ring of ``2**ring_bits`` slots."""
 
     ring_bits: int = Field(default=USUAL_RING_BITS, ge=SMALLEST_RING_BITS, le=LARGEST_RING_BITS)
+    """Slots are the top ``ring_bits`` bits of a key's hash."""
     tokens: dict[int, int]
+    """For each reducer number, how many tokens it holds (``j`` runs from 0)."""
 
     @field_validator("tokens")
     @classmethod

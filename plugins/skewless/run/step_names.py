@@ -14,18 +14,15 @@ COMPARISON_STEP, COMPARISON_REPORT = "comparison", "comparison.json"
 
 
 class LastStep(NamedTuple):
-    """What becomes of a result that was validated.
-
-    Attributes:
-        name: of the step, and of its task.
-        publishes: whether readers will see the result: then a turn orders it among others of its day, and what a table
-            would get is staged there before it is validated.
-        on_spark: the last step of the run that needs Spark.
-    """
+    """What becomes of a result that was validated."""
 
     name: str
+    """Of the step, and of its task."""
     publishes: bool
+    """Whether readers will see the result: then a turn orders it among others of its day, and what a table would get is
+    staged there before it is validated."""
     on_spark: str
+    """The last step of the run that needs Spark."""
 
 
 PUBLISH = LastStep("publish", publishes=True, on_spark=QUALITY_STEP)

@@ -134,19 +134,16 @@ def times_of(
 
 @dataclass(frozen=True)
 class TimeLine:
-    """A line of the waterfall of a run: a step, a part of it, or what lay between two steps.
-
-    Attributes:
-        depth: 0 for a step and for what lay between steps; of a part, the number of parts that it lies in, and one.
-        start: seconds after the run's first step began; None for what has no place of its own.
-        tasks: of a Spark job, its tasks.
-    """
+    """A line of the waterfall of a run: a step, a part of it, or what lay between two steps."""
 
     name: str
     depth: int
+    """0 for a step and for what lay between steps; of a part, the number of parts that it lies in, and one."""
     start: float | None
+    """Seconds after the run's first step began; None for what has no place of its own."""
     seconds: float
     tasks: int | None = None
+    """Of a Spark job, its tasks."""
 
 
 def waterfall(steps: Sequence[StepTimes]) -> list[TimeLine]:
@@ -176,13 +173,10 @@ _PLACES = {"merge": RESULT_STEP, "validate": QUALITY_STEP, COMPARE.name: COMPARI
 
 
 class Night(NamedTuple):
-    """A run with its bill.
-
-    Attributes:
-        job: the name of the folder of its job's runs.
-    """
+    """A run with its bill."""
 
     job: str
+    """The name of the folder of its job's runs."""
     run: str
     date: str
     bill: RunBill

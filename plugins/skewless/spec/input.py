@@ -67,15 +67,12 @@ _TYPED = ("inferSchema", "samplingRatio", "prefersDate", "enforceSchema", "schem
 
 
 class TableTraits(NamedTuple):
-    """What a spec says of tables of a format; what is done with them is in ``skewless_lake.formats``.
-
-    Attributes:
-        named: whether a path is ``catalog.namespace.table``, and no folder.
-        state: what the states of a table are called, of which a run reads one.
-    """
+    """What a spec says of tables of a format; what is done with them is in ``skewless_lake.formats``."""
 
     named: bool = False
+    """Whether a path is ``catalog.namespace.table``, and no folder."""
     state: str = "version"
+    """What the states of a table are called, of which a run reads one."""
 
 
 #: The formats of tables with states of their own, by their names in specs.

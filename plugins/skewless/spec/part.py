@@ -23,15 +23,12 @@ _HOUR = "%H"
 
 
 class Part(NamedTuple):
-    """One value of the partitioning; later parts are greater.
-
-    Attributes:
-        hour: of a job of hours, as the clock shows it: ``00`` to ``23``. In the night that summer time ends, the
-            hour that comes a second time is ``02b`` (or whatever hour it is). None for a job of days.
-    """
+    """One value of the partitioning; later parts are greater."""
 
     date: dt.date
     hour: str | None = None
+    """Of a job of hours, as the clock shows it: ``00`` to ``23``. In the night that summer time ends, the hour that
+    comes a second time is ``02b`` (or whatever hour it is). None for a job of days."""
 
     def __str__(self) -> str:
         """As people read it.

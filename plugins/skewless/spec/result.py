@@ -301,16 +301,14 @@ class Result:
     """What is published of keys and aggregates, computed when states are merged.
 
     States do not depend on it: with a window, another expression needs no row to be read again.
-
-    Attributes:
-        select: expressions with names, in Spark SQL over keys and aggregates.
-        where: which results are published, in the same.
-        query: over these, which it calls ``result``, where they are joined to lookups.
     """
 
     select: tuple[str, ...]
+    """Expressions with names, in Spark SQL over keys and aggregates."""
     where: str | None
+    """Which results are published, in the same."""
     query: str | None
+    """Over these, which it calls ``result``, where they are joined to lookups."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -10,18 +10,15 @@ from skewless.document import Section, Tagged, one_of, unmet
 
 
 class EngineTraits(NamedTuple):
-    """What a plan of an engine means; what the engine does with rows is in ``skewless_spark.engines``.
-
-    Attributes:
-        in_stages: whether waves are taken in stage by stage, and the plan is made anew after each; if not, one stage
-            takes in all rows that are left.
-        in_tasks: whether rows are sent to the tasks of the plan; if not, they are reduced where they are read.
-        places: whether it takes in all rows in tasks of its own number, on which heavy keys are placed by a sample.
-    """
+    """What a plan of an engine means; what the engine does with rows is in ``skewless_spark.engines``."""
 
     in_stages: bool = False
+    """Whether waves are taken in stage by stage, and the plan is made anew after each; if not, one stage takes in all
+    rows that are left."""
     in_tasks: bool = True
+    """Whether rows are sent to the tasks of the plan; if not, they are reduced where they are read."""
     places: bool = False
+    """Whether it takes in all rows in tasks of its own number, on which heavy keys are placed by a sample."""
 
 
 #: By their names in specs and plans.

@@ -21,23 +21,20 @@ class FoundFile(NamedTuple):
 
 
 class ChangeSet(NamedTuple):
-    """What is to be done about a part.
-
-    Attributes:
-        reused: the files whose states are kept, as they are known.
-        read: the paths of the files to be reduced, in order.
-        anew: whether the part is reduced anew, from all of its files: then nothing is reused.
-        late: the paths of the files that were added or have other content, in order.
-    """
+    """What is to be done about a part."""
 
     reused: tuple[SeenFile, ...]
+    """The files whose states are kept, as they are known."""
     read: tuple[str, ...]
+    """The paths of the files to be reduced, in order."""
     anew: bool
+    """Whether the part is reduced anew, from all of its files: then nothing is reused."""
     added: int
     replaced: int
     removed: int
     reasons: tuple[str, ...]
     late: tuple[str, ...] = ()
+    """The paths of the files that were added or have other content, in order."""
 
 
 #: Says what tells a file from the one that the states know; empty if it is the same.
@@ -124,15 +121,12 @@ class Rewrite(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What became of the files that states were made of.
-
-    Attributes:
-        covered: files that hold just the rows of the states, together with the lost ones.
-        lost: files that are gone or changed, whose rows are not in others.
-    """
+    """What became of the files that states were made of."""
 
     covered: frozenset[FileName]
+    """Files that hold just the rows of the states, together with the lost ones."""
     lost: frozenset[FileName]
+    """Files that are gone or changed, whose rows are not in others."""
 
 
 def standing_for(known: Iterable[FileName], rewrites: Sequence[Rewrite]) -> Standing:

@@ -100,17 +100,14 @@ class HeldPart(NamedTuple):
 
 
 class StatesLimits(Frozen):
-    """What is removed of the states of a job.
-
-    Attributes:
-        parts: states of so many of the newest parts are kept, see ``StatesStore.kept_parts``; None for all parts.
-        grace: nothing younger is removed, nor what became superfluous in that time: somebody may be reading it.
-        unused: states of a fingerprint to which nothing was added for so long are removed, if others were added to.
-    """
+    """What is removed of the states of a job."""
 
     parts: int | None
+    """States of so many of the newest parts are kept, see ``StatesStore.kept_parts``; None for all parts."""
     grace: dt.timedelta = dt.timedelta(days=7)
+    """Nothing younger is removed, nor what became superfluous in that time: somebody may be reading it."""
     unused: dt.timedelta = dt.timedelta(days=30)
+    """States of a fingerprint to which nothing was added for so long are removed, if others were added to."""
 
 
 class Doomed(NamedTuple):

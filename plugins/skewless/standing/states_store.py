@@ -42,13 +42,10 @@ from skewless.spec.spec import JobSpec
 
 
 class Fingerprint(Document):
-    """What shapes the states of a job, by name: ``fingerprint.json`` of a store.
-
-    Attributes:
-        shapes: a checksum or a short text of each thing, by its name for people.
-    """
+    """What shapes the states of a job, by name: ``fingerprint.json`` of a store."""
 
     shapes: dict[str, str]
+    """A checksum or a short text of each thing, by its name for people."""
 
     @property
     def name(self) -> str:
@@ -118,7 +115,7 @@ def fingerprint_of(
 
 
 def code_alone(content: bytes) -> str:
-    """A module's source without comments, docstrings and empty lines, none of which shapes a state.
+    """A module's source without comments, texts that stand alone and empty lines, none of which shapes a state.
 
     Source that this Python cannot parse stays as it is.
     """
@@ -134,12 +131,10 @@ def code_alone(content: bytes) -> str:
             lines[line - 1] = lines[line - 1][:column].rstrip()
         if token.type == tokenize.NL and not lines[line - 1].strip():
             gone.add(line)
-    homes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(tree):
-        if not isinstance(node, homes) or ast.get_docstring(node, clean=False) is None:
-            continue
-        first, last = node.body[0].lineno, node.body[0].end_lineno or node.body[0].lineno
-        # A docstring beside other code stays, as in `def f(): "..."`.
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    for node in texts:
+        first, last = node.lineno, node.end_lineno or node.lineno
+        # A text beside other code stays, as in `def f(): "..."`.
         if lines[first - 1].lstrip()[:1] in {'"', "'"} and lines[last - 1][-1:] in {'"', "'"}:
             gone.update(range(first, last + 1))
     return "\n".join(line for number, line in enumerate(lines, start=1) if number not in gone).strip("\n")
@@ -184,19 +179,16 @@ class MergedPart(Frozen):
 
 
 class MergedParts(Document):
-    """A node: the states of several parts, oldest first, as one state for each key.
-
-    Attributes:
-        rows: that the states stand for: the sum of the rows of the versions, as ``rows_hash`` is of their hashes.
-        states: the files with the states, below the store. No key is in two of them.
-    """
+    """A node: the states of several parts, oldest first, as one state for each key."""
 
     fingerprint: str
     run: str
     parts: tuple[MergedPart, ...] = Field(min_length=2)
     rows: Count
+    """That the states stand for: the sum of the rows of the versions, as ``rows_hash`` is of their hashes."""
     rows_hash: Count = 0
     states: tuple[CommittedFile, ...]
+    """The files with the states, below the store. No key is in two of them."""
 
 
 class DamagedVersion(Document):

@@ -33,19 +33,16 @@ Span = tuple[int, int]
 
 
 class WindowPlan(Document):
-    """Of which states the results of a night are merged: ``windows.json``.
-
-    Attributes:
-        parts: the part versions of the longest window, ``2026-11-20@3``, oldest first.
-        made: the nodes that the night makes, by name, each with the span of its parts.
-        results: for each window, by its length or ``all``, the parts and nodes whose states are merged.
-        passed_over: nodes that could not be used, each with the reason.
-    """
+    """Of which states the results of a night are merged: ``windows.json``."""
 
     parts: tuple[str, ...] = Field(min_length=1)
+    """The part versions of the longest window, ``2026-11-20@3``, oldest first."""
     made: dict[str, tuple[Count, Count]]
+    """The nodes that the night makes, by name, each with the span of its parts."""
     results: dict[str, tuple[str, ...]]
+    """For each window, by its length or ``all``, the parts and nodes whose states are merged."""
     passed_over: tuple[str, ...] = ()
+    """Nodes that could not be used, each with the reason."""
 
     @property
     def sentence(self) -> str:
@@ -55,18 +52,15 @@ class WindowPlan(Document):
 
 
 class NightPlan(NamedTuple):
-    """The plan of a night's merges.
-
-    Attributes:
-        files: of each part and each kept node that is read, by name.
-        pieces: what the nodes to be made are merged of, by name: the positions, in ``document.made``, of those nodes.
-        place_of: the place of the oldest part of each piece, which its states have.
-    """
+    """The plan of a night's merges."""
 
     document: WindowPlan
     files: dict[str, tuple[CommittedFile, ...]]
+    """Of each part and each kept node that is read, by name."""
     pieces: dict[str, tuple[int, ...]]
+    """What the nodes to be made are merged of, by name: the positions, in ``document.made``, of those nodes."""
     place_of: dict[str, int]
+    """The place of the oldest part of each piece, which its states have."""
 
 
 def plan_night(

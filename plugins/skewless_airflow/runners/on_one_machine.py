@@ -71,16 +71,13 @@ def runner_of(step: Step) -> DriverStep | None:
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """What a driver is, for as long as it lives; a step that needs anything else has another driver.
-
-    Attributes:
-        pool: what keeps apart drivers that work at the same time, such as the id of the connection.
-    """
+    """What a driver is, for as long as it lives; a step that needs anything else has another driver."""
 
     run_dir: str
     submit: tuple[str, ...]
     environment: Mapping[str, str]
     pool: str = ""
+    """What keeps apart drivers that work at the same time, such as the id of the connection."""
 
     def name(self) -> str:
         """The name of the driver's folder: a hash, because the environment may hold secrets."""

@@ -26,15 +26,12 @@ _STARTED: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True)
 class Session:
-    """The processes of one session.
-
-    Attributes:
-        pid: of the first process, which leads the session.
-        born: its start time in seconds since 1970, so that a reused pid is not taken for it.
-    """
+    """The processes of one session."""
 
     pid: int
+    """Of the first process, which leads the session."""
     born: float
+    """Its start time in seconds since 1970, so that a reused pid is not taken for it."""
 
     def leads(self) -> bool:
         """Whether the first process lives."""

@@ -44,22 +44,19 @@ class EndedError(Exception):
 
 @dataclass(frozen=True)
 class Application:
-    """What is to be submitted once.
-
-    Attributes:
-        attempt: by which the step names its failure.
-        link: of the task, to an application of Spark's by its id, or by its page.
-        seconds: that it may take.
-        package: the folder that ``skewless package`` has written; empty where Skewless is installed on the cluster.
-    """
+    """What is to be submitted once."""
 
     name: str
     attempt: str
+    """By which the step names its failure."""
     arguments: tuple[str, ...]
     conf: Mapping[str, str]
     seconds: float
+    """That it may take."""
     package: str
+    """The folder that ``skewless package`` has written; empty where Skewless is installed on the cluster."""
     link: Callable[..., None]
+    """Of the task, to an application of Spark's by its id, or by its page."""
 
     def packaged(self, file: str) -> str:
         """The address of a file of the package."""

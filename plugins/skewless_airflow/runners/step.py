@@ -17,16 +17,7 @@ def master_of(connection: Connection) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """A Spark step that a task asks for: the file that runs steps, and its arguments; the first names the step.
-
-    Attributes:
-        deploy_mode: as the task or the connection has it; empty if neither says.
-        conf: Spark's settings.
-        variables: of the environment, beside those of the task.
-        follow_ups: whether the task has commands that are run after it.
-        hook: the task's connection, with all settings of the task; it can build the command for spark-submit.
-        last: whether the run has no Spark step after this one.
-    """
+    """A Spark step that a task asks for: the file that runs steps, and its arguments; the first names the step."""
 
     entry: str
     arguments: tuple[str, ...]
@@ -35,11 +26,17 @@ class Step:
     conn_id: str
     master: str
     deploy_mode: str
+    """As the task or the connection has it; empty if neither says."""
     conf: Mapping[str, str]
+    """Spark's settings."""
     variables: Mapping[str, str]
+    """Of the environment, beside those of the task."""
     follow_ups: bool
+    """Whether the task has commands that are run after it."""
     hook: SparkSubmitHook
+    """The task's connection, with all settings of the task; it can build the command for spark-submit."""
     last: bool
+    """Whether the run has no Spark step after this one."""
 
     def command(self) -> list[str]:
         """The words of spark-submit; the last ones are the entry and the arguments."""
@@ -47,13 +44,10 @@ class Step:
 
 
 class StepRunner(Protocol):
-    """A step that is run: started, followed, ended with its task.
-
-    Attributes:
-        attempt: by which the step names its failure, if not by its task's try.
-    """
+    """A step that is run: started, followed, ended with its task."""
 
     attempt: str
+    """By which the step names its failure, if not by its task's try."""
 
     def lines(self) -> Iterator[str]:
         """Start the step; what it says, line by line, until it ends."""

@@ -37,13 +37,10 @@ _ROWS = 200
 
 
 class Days(NamedTuple):
-    """An input that has its days in its paths.
-
-    Attributes:
-        path: of a day, as a spec has it, with ``{date}``.
-    """
+    """An input that has its days in its paths."""
 
     path: str
+    """Of a day, as a spec has it, with ``{date}``."""
     last: dt.date
 
 

@@ -60,21 +60,18 @@ _VALUES_PER_ROW = 0.05
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the input, and what its values in the sample are like.
-
-    Attributes:
-        values: how many different ones there are, null included.
-        heaviest: the part of the rows that the most frequent one has.
-        constant: whether each file has one value only, by the name of its folder.
-        texts: the values themselves, of texts within files.
-    """
+    """A column of the input, and what its values in the sample are like."""
 
     name: str
     kind: str
     values: int = 0
+    """How many different ones there are, null included."""
     heaviest: float = 0.0
+    """The part of the rows that the most frequent one has."""
     constant: bool = False
+    """Whether each file has one value only, by the name of its folder."""
     texts: pa.ChunkedArray | None = None
+    """The values themselves, of texts within files."""
 
     @property
     def is_number(self) -> bool:
@@ -109,22 +106,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Profile:
-    """What was found out about an input.
-
-    Attributes:
-        fields: of the section ``input`` of a spec.
-        day: a day that the input has, the last; None if its days are not told apart.
-        days_by: the column by which a table has its days.
-        unread: columns that no job may read, each with why.
-    """
+    """What was found out about an input."""
 
     fields: dict[str, Any]
+    """Of the section ``input`` of a spec."""
     columns: tuple[Column, ...]
     rows: int
     listed_rows: int
     day: dt.date | None = None
+    """A day that the input has, the last; None if its days are not told apart."""
     days_by: str = ""
+    """The column by which a table has its days."""
     unread: tuple[str, ...] = ()
+    """Columns that no job may read, each with why."""
 
     @property
     def key_candidates(self) -> list[Column]:

@@ -36,17 +36,14 @@ class PercentileOptions(Percentages, SketchOptions):
 
 
 class _Measure(NamedTuple):
-    """How values of a type are converted for a sketch, and back.
-
-    Attributes:
-        sketch: "bigint" or "double", the variant of Spark's functions.
-        measured: converts a value to a number of the sketch; it keeps the order of values.
-        restored: converts a number of the sketch back to a value.
-    """
+    """How values of a type are converted for a sketch, and back."""
 
     sketch: str
+    """``bigint`` or ``double``, the variant of Spark's functions."""
     measured: Callable[[Column], Column]
+    """Converts a value to a number of the sketch; it keeps the order of values."""
     restored: Callable[[Column], Column]
+    """Converts a number of the sketch back to a value."""
 
 
 def _measure(spark_type: str) -> _Measure:

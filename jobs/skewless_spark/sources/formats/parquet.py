@@ -39,26 +39,23 @@ _FIRST_MICROSECOND, _LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799
 
 
 class Footer(NamedTuple):
-    """What the footer of a file says, of Parquet or ORC.
-
-    Attributes:
-        rows: the rows of the whole file: of Parquet those of its row groups, whatever else it says.
-        pieces: ``(rows, bytes)`` of each row group, in order; empty of ORC.
-        foreign: the columns that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of
-            bytes, pages in a codec that Spark lacks.
-        whole: whether the file must not be cut: only Spark reads it right, as dates or times may be in the calendar of
-            before 1582, or integers are packed as DuckDB packs them.
-        wide: whether it may have rows that are too wide for Spark's own scan.
-        nulls: how many values are null, of each column of single values whose row groups all count them; if asked for.
-    """
+    """What the footer of a file says, of Parquet or ORC."""
 
     types: dict[str, str]
     rows: int
+    """The rows of the whole file: of Parquet those of its row groups, whatever else it says."""
     pieces: Sequence[tuple[int, int]]
+    """``(rows, bytes)`` of each row group, in order; empty of ORC."""
     foreign: frozenset[str] = frozenset()
+    """The columns that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of bytes, pages
+    in a codec that Spark lacks."""
     whole: bool = False
+    """Whether the file must not be cut: only Spark reads it right, as dates or times may be in the calendar of before
+    1582, or integers are packed as DuckDB packs them."""
     wide: bool = False
+    """Whether it may have rows that are too wide for Spark's own scan."""
     nulls: Mapping[str, int] = MappingProxyType({})
+    """How many values are null, of each column of single values whose row groups all count them; if asked for."""
 
 
 def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
@@ -320,15 +317,12 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str, *,
 
 
 class FieldIds(NamedTuple):
-    """The field ids in a file.
-
-    Attributes:
-        columns: the name of the column that has each.
-        inside: of each column, see ``ids_within``.
-    """
+    """The field ids in a file."""
 
     columns: dict[int, str]
+    """The name of the column that has each."""
     inside: dict[str, tuple[int | None, ...]]
+    """Of each column, see ``ids_within``."""
 
 
 def ids_within(kind: pa.DataType) -> tuple[int | None, ...]:

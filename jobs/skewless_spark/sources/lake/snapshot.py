@@ -19,40 +19,34 @@ from skewless_spark.sources.formats.parquet import open_parquet
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of a table.
-
-    Attributes:
-        inner: its name in files without field ids; by default the same.
-        field_id: by which it is found in files of Iceberg, whatever they call it.
-        ids: of the fields inside it, see ``ids_within``; None where files are read by names.
-        default: of rows that were written before the column came, as text; None for null, or if it is not known.
-    """
+    """A column of a table."""
 
     name: str
     kind: str
     inner: str = ""
+    """Its name in files without field ids; by default the same."""
     field_id: int | None = None
+    """By which it is found in files of Iceberg, whatever they call it."""
     ids: tuple[int | None, ...] | None = None
+    """Of the fields inside it, see ``ids_within``; None where files are read by names."""
     required: bool = False
     default: str | None = None
+    """Of rows that were written before the column came, as text; None for null, or if it is not known."""
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file of a table.
-
-    Attributes:
-        values: of the partition columns, as text; None is null. Values of hidden partitions are not among them.
-        days: of the columns whose days partition the table, though they are hidden: the day of all rows, as text.
-        rows: its rows with the deleted ones, as the metadata says; None where it does not.
-    """
+    """A file of a table."""
 
     path: str
     size_bytes: int
     values: Mapping[str, str | None]
+    """Of the partition columns, as text; None is null. Values of hidden partitions are not among them."""
     deletes: tuple[str, ...] = ()
     days: Mapping[str, str | None] = field(default_factory=dict)
+    """Of the columns whose days partition the table, though they are hidden: the day of all rows, as text."""
     rows: int | None = None
+    """Its rows with the deleted ones, as the metadata says; None where it does not."""
 
     @property
     def told(self) -> Mapping[str, str | None]:
@@ -66,24 +60,21 @@ Commit = tuple[Sequence[TableFile], Sequence[TableFile]]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One state of a table.
-
-    Attributes:
-        table: its name and the number of the snapshot.
-        outside: the partition columns that no file contains.
-        parted: the columns whose values, or whose days, partition the table.
-        ids: for files without field ids, the id of the column that each name in them stands for.
-        vectors: the deletion vectors that are in the table's log, packed, by the paths of their files.
-    """
+    """One state of a table."""
 
     table: PinnedTable
+    """Its name and the number of the snapshot."""
     location: str
     columns: tuple[TableColumn, ...]
     outside: tuple[str, ...]
+    """The partition columns that no file contains."""
     parted: tuple[str, ...]
+    """The columns whose values, or whose days, partition the table."""
     files: tuple[TableFile, ...]
     ids: Mapping[str, int] = field(default_factory=dict)
+    """For files without field ids, the id of the column that each name in them stands for."""
     vectors: Mapping[str, bytes] = field(default_factory=dict)
+    """The deletion vectors that are in the table's log, packed, by the paths of their files."""
 
     def fields(self, names: Iterable[str]) -> dict[str, str]:
         """What each column is, whatever it is called: its id or its name in files, and its type."""

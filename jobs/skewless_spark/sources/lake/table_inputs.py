@@ -40,18 +40,15 @@ _TURNED: Mapping[Comparison, Comparison] = {"=": "=", "<": ">", "<=": ">=", ">":
 
 
 class Condition(NamedTuple):
-    """A comparison that each row must pass: of a column, on its left, with one of some values.
-
-    Attributes:
-        column: by its name in the table.
-        kind: the type of the column and of the values, one of ``KINDS``.
-        values: a date is a number of days, and a time one of microseconds, since 1970 in UTC, as Spark has them.
-    """
+    """A comparison that each row must pass: of a column, on its left, with one of some values."""
 
     column: str
+    """By its name in the table."""
     kind: str
+    """The type of the column and of the values, one of ``KINDS``."""
     comparison: Comparison
     values: tuple[int | str, ...]
+    """A date is a number of days, and a time one of microseconds, since 1970 in UTC, as Spark has them."""
 
 
 #: Makes the conditions on a table of its columns' types by name.

@@ -43,14 +43,11 @@ _MOST_DIGITS = 18
 
 
 class SessionsOptions(BaseModel, strict=True, extra="forbid", frozen=True):
-    """Options of ``sessions``.
-
-    Attributes:
-        gap: the longest way from one event of a session to the next; in seconds for a timestamp column, in the
-            column's own unit for a number.
-    """
+    """Options of ``sessions``."""
 
     gap: float = Field(gt=0, allow_inf_nan=False)
+    """The longest way from one event of a session to the next; in seconds for a timestamp column, in the column's own
+    unit for a number."""
 
     @field_validator("gap", mode="before")
     @classmethod

@@ -46,16 +46,13 @@ HISTOGRAM_TYPE = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.int64())]))
 
 @dataclass(frozen=True)
 class HistogramPoints:
-    """The points of all groups, in order of group, then ``x``; no two of a group have the same ``x``.
-
-    Attributes:
-        starts: where the points of each group start, and where the last ones end, shape ``(groups + 1,)``.
-        y: values that a point stands for, at least 1, shape ``(points,)``.
-    """
+    """The points of all groups, in order of group, then ``x``; no two of a group have the same ``x``."""
 
     starts: Ints
+    """Where the points of each group start, and where the last ones end, shape ``(groups + 1,)``."""
     x: Floats
     y: Ints
+    """Values that a point stands for, at least 1, shape ``(points,)``."""
 
     @classmethod
     def none(cls) -> HistogramPoints:
@@ -297,13 +294,10 @@ PENDING_ROWS = 1 << 19
 
 
 class StreamingHistogramOptions(BaseModel, strict=True, extra="forbid", frozen=True):
-    """Options of ``streaming_histogram``.
-
-    Attributes:
-        bins: points a histogram has at most.
-    """
+    """Options of ``streaming_histogram``."""
 
     bins: int = Field(default=32, ge=2, le=1024)
+    """Points a histogram has at most."""
 
 
 class StreamingHistograms(GroupsAccumulator):

@@ -23,16 +23,13 @@ from skewless.routing.ring import MOST_BUCKETS
 
 @dataclass(frozen=True, eq=False)
 class BucketParts:
-    """For each reducer of the reported plan the part of its tail in each of the finest buckets there may be.
-
-    Attributes:
-        wave: of rows to come, shape ``(largest reducer + 1, MOST_BUCKETS)``.
-        backlog: of rows left over, same shape.
-    """
+    """For each reducer of the reported plan the part of its tail in each of the finest buckets there may be."""
 
     plan: RoutingPlan
     wave: Rows
+    """Of rows to come, shape ``(largest reducer + 1, MOST_BUCKETS)``."""
     backlog: Rows
+    """Of rows left over, same shape."""
 
     @classmethod
     def measured(cls, plan: RoutingPlan, queued: Rows, left: Rows) -> BucketParts:
@@ -151,23 +148,20 @@ _ENOUGH_KEYS = 32
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """Rows of each heavy key, and of all other keys in each slot of the ring.
-
-    Attributes:
-        waves: the waves that the next stage admits, ``first <= wave < end``.
-        wave_rows: their rows; 0 when the input is used up.
-        memory: the report's histogram, the rows of older stages weighted less (see ``wave_counts.weighted``); None
-            where all rows weigh alike.
-        counted_part: the part of the rows that are admitted, or may be, that the report counts already: those of a
-            sample, which are admitted like all others; 0 where the report's rows have been reduced.
-    """
+    """Rows of each heavy key, and of all other keys in each slot of the ring."""
 
     plan: RoutingPlan
     report: StageReport
     waves: tuple[int, int]
+    """The waves that the next stage admits, ``first <= wave < end``."""
     wave_rows: int
+    """Their rows; 0 when the input is used up."""
     memory: Histogram | None
+    """The report's histogram, the rows of older stages weighted less (see ``wave_counts.weighted``); None where all
+    rows weigh alike."""
     counted_part: float = field(default=0.0, kw_only=True)
+    """The part of the rows that are admitted, or may be, that the report counts already: those of a sample, which are
+    admitted like all others; 0 where the report's rows have been reduced."""
 
     @property
     def queued_rows(self) -> int:

@@ -35,21 +35,19 @@ class Forecast(ExpectedRows):
     Loads are in rows of average cost: a row that takes twice the average time to reduce counts two, and a task that is
     twice as fast has half the load. Where nothing was measured they are rows. Where it is known what a row costs and
     what it costs to set a key up, a set-up counts as the rows that take as long.
-
-    Attributes:
-        slots: tasks that run side by side: as many as in the stage of the report.
-        setup_rows: what it costs to set a key up in a task, in rows; 0 where it costs nothing, or where the
-            measured seconds of rows contain it.
-        expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
-        later_rows: rows that the stages after the next one will admit.
-        costs_unlike: whether rows of different keys may cost unlike, and it is not known how.
     """
 
     slots: int
+    """Tasks that run side by side: as many as in the stage of the report."""
     setup_rows: float = 0.0
+    """What it costs to set a key up in a task, in rows; 0 where it costs nothing, or where the measured seconds of rows
+    contain it."""
     expected_keys: float = 0.0
+    """Different keys in the next stage, about; matters with ``setup_rows`` alone."""
     later_rows: int = 0
+    """Rows that the stages after the next one will admit."""
     costs_unlike: bool = False
+    """Whether rows of different keys may cost unlike, and it is not known how."""
 
     @classmethod
     def after(

@@ -96,16 +96,13 @@ NAMED_FROM = 2
 
 @dataclass(frozen=True, eq=False)
 class KeySample:
-    """How often keys occur in a sample of the rows: at least once each, in any order.
-
-    Attributes:
-        texts: the key text of each, None for the null key; None altogether where the texts are not known.
-        spread: how much more the sample may be wrong than one of as many rows drawn one by one; see ``unit_spread``.
-    """
+    """How often keys occur in a sample of the rows: at least once each, in any order."""
 
     counts: npt.NDArray[np.int64]
     texts: Sequence[str | None] | None = None
+    """The key text of each, None for the null key; None altogether where the texts are not known."""
     spread: float = 1.0
+    """How much more the sample may be wrong than one of as many rows drawn one by one; see ``unit_spread``."""
 
     @property
     def key_counts(self) -> KeyCounts:

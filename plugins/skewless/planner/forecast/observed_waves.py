@@ -34,16 +34,14 @@ class WaveCounts:
     key from the first report on after which every report names it. Its rows before that are estimated from the rows of
     its slot that belong to no key with an exact count, in proportion to the totals. If a stage admitted several waves,
     its rows are divided among them in proportion to their sizes.
-
-    Attributes:
-        keys: the named keys, in text order.
-        slots: the slot of each of them, shape ``(keys,)``.
-        by_item: rows, shape ``(waves, keys + slots of the ring + 1)``, in that order, the last those without a key.
     """
 
     keys: tuple[str, ...]
+    """The named keys, in text order."""
     slots: Indices
+    """The slot of each of them, shape ``(keys,)``."""
     by_item: Rows
+    """Rows, shape ``(waves, keys + slots of the ring + 1)``, in that order, the last those without a key."""
 
     @classmethod
     def of_reports(cls, job: Job, reports: Sequence[StageReport], ring_slots: int | None = None) -> WaveCounts:

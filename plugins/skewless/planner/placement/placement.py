@@ -27,18 +27,16 @@ class Placement:
     """Pieces of head keys on tasks; a key with one piece is pinned, with more it is split.
 
     A piece is a segment of the range of a draw; those of a key lie end to end in their order.
-
-    Attributes:
-        keys: how many keys there are, numbered from 0 in an order of the caller's.
-        key: the key of each piece, ascending, shape ``(pieces,)``.
-        task: its task index, shape ``(pieces,)``.
-        weight: its share, of ``WHOLE_WEIGHT``; a key's weights add up to that, shape ``(pieces,)``.
     """
 
     keys: int
+    """How many keys there are, numbered from 0 in an order of the caller's."""
     key: Indices
+    """The key of each piece, ascending, shape ``(pieces,)``."""
     task: Indices
+    """Its task index, shape ``(pieces,)``."""
     weight: Indices
+    """Its share, of ``WHOLE_WEIGHT``; a key's weights add up to that, shape ``(pieces,)``."""
 
     @classmethod
     def pinned(cls, tasks: Indices) -> Placement:
@@ -194,22 +192,19 @@ def whole_weights(amounts: Rows) -> Indices:
 
 
 class Proposal(NamedTuple):
-    """A change, or the reason why one that was due cannot be made.
-
-    Attributes:
-        placement: of every head key of the forecast, by task index of the proposed plan; null leaves all of them to
-            ring and buckets.
-        ring: the new ring; null keeps the present one.
-        factors: the new elasticity factors; null keeps the present ones.
-        redraw: whether split keys and rows without a key are drawn anew. Needed where what is left of a split key is no
-            fair sample of its shares; not where shares are shifted piece by piece.
-        refusal: why it cannot be done; empty where it can.
-    """
+    """A change, or the reason why one that was due cannot be made."""
 
     action: str
     sentence: str
     placement: Placement | None = None
+    """Of every head key of the forecast, by task index of the proposed plan; null leaves all of them to ring and
+    buckets."""
     ring: Ring | None = None
+    """The new ring; null keeps the present one."""
     factors: dict[int, int] | None = None
+    """The new elasticity factors; null keeps the present ones."""
     redraw: bool = True
+    """Whether split keys and rows without a key are drawn anew. Needed where what is left of a split key is no fair
+    sample of its shares; not where shares are shifted piece by piece."""
     refusal: str = ""
+    """Why it cannot be done; empty where it can."""

@@ -10,22 +10,19 @@ from skewless.planner.policies import adaptive, bounded_load, choices, token_cou
 
 
 class Policy(NamedTuple):
-    """What the planner asks of a policy.
-
-    Attributes:
-        propose: plans beside standing still, each with the sentence that says what it does.
-        replans: whether it ever changes a plan; if not, a budget would only delay rows.
-        schedules: whether it chooses waves and budgets itself, where the spec does not.
-        places: whether it places single keys, anew in each stage. If not, what it changes lasts to the end of the
-            run, and what a budget leaves over stays where it is.
-        splits: whether it splits keys that may be split.
-    """
+    """What the planner asks of a policy."""
 
     propose: Callable[[Job, Forecast], Sequence[Proposal]]
+    """Plans beside standing still, each with the sentence that says what it does."""
     replans: bool = True
+    """Whether it ever changes a plan; if not, a budget would only delay rows."""
     schedules: bool = False
+    """Whether it chooses waves and budgets itself, where the spec does not."""
     places: bool = True
+    """Whether it places single keys, anew in each stage. If not, what it changes lasts to the end of the run, and what
+    a budget leaves over stays where it is."""
     splits: bool = True
+    """Whether it splits keys that may be split."""
 
 
 POLICIES: dict[str, Policy] = {

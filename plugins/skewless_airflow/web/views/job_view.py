@@ -56,27 +56,24 @@ def _job(location: str, _mark: str | None) -> Job:
 
 @dataclass(frozen=True)
 class PartView:
-    """One part of a window.
-
-    Attributes:
-        read: how many are read: those that were added, or all if the part is reduced anew.
-        new_rows: rows that were reduced; None until the result is merged.
-        taken_out_rows: rows of earlier states that are not in the result any more; None until then.
-        late_rows: rows of files that came or were replaced after states of it were made, before a map; None where
-            nobody has counted the rows of files.
-    """
+    """One part of a window."""
 
     name: str
     words: Way
     files: int
     reused: int
     read: int
+    """How many are read: those that were added, or all if the part is reduced anew."""
     kept_rows: int
     reasons: tuple[str, ...]
     delay: int
     late_rows: int | None
+    """Rows of files that came or were replaced after states of it were made, before a map; None where nobody has
+    counted the rows of files."""
     new_rows: int | None = None
+    """Rows that were reduced; None until the result is merged."""
     taken_out_rows: int | None = None
+    """Rows of earlier states that are not in the result any more; None until then."""
 
     @property
     def late(self) -> bool:
@@ -86,27 +83,24 @@ class PartView:
 
 @dataclass(frozen=True)
 class WindowView:
-    """The window of a run.
-
-    Attributes:
-        begins: why there were no kept states before; empty if there were.
-        new_rows: rows that it has reduced; None until the result is merged.
-        late_rows: rows of late files of older parts, before a map; None where they were not counted.
-        restated_rows: rows of older parts that were reduced anew; None until the result is merged.
-        windows: with several windows, the ledger of each; none until the result is merged.
-    """
+    """The window of a run."""
 
     parts: tuple[PartView, ...]
     missing: tuple[str, ...]
     begins: str
+    """Why there were no kept states before; empty if there were."""
     changes: dict[str, int]
     kept_rows: int
     new_rows: int | None
+    """Rows that it has reduced; None until the result is merged."""
     late_rows: int | None
+    """Rows of late files of older parts, before a map; None where they were not counted."""
     restated_rows: int | None
+    """Rows of older parts that were reduced anew; None until the result is merged."""
     ignored_files: int
     ignored_rows: int | None
     windows: tuple[WindowLine, ...]
+    """With several windows, the ledger of each; none until the result is merged."""
     missing_count: int
     missing_words: str
     newest_file: str

@@ -48,18 +48,15 @@ _BAD = ("failed", "unreadable", "missing")
 
 @dataclass(frozen=True)
 class PartState:
-    """How a day of a job stands, or an hour of it: by its newest run that no later one has superseded.
-
-    Attributes:
-        state: a word of ``STATES``; ``words`` the same for people.
-        reason: why it failed, for those who may read its tasks; ``readers`` which result readers have, and of when.
-    """
+    """How a day of a job stands, or an hour of it: by its newest run that no later one has superseded."""
 
     part: str
     state: str
+    """A word of ``STATES``; ``words`` the same for people."""
     words: str
     run_id: str = ""
     reason: str = ""
+    """Why it failed, for those who may read its tasks; ``readers`` which result readers have, and of when."""
     readers: str = ""
 
 
@@ -68,27 +65,27 @@ class JobLine:
     """A job with its last run, if there was one, and its newest that has ended.
 
     Attributes:
-        group: the name of one aggregation of several in the DAG; empty for the only one.
-        runs: how many run directories there are; None if the user may not read them.
-        reason: why the newest day failed that did, for those who may read its tasks; ``late`` why the job is late.
         usual_seconds, usual_work_seconds: the median of the good runs before the last one, of three at least.
-        days: how the latest 14 days stand, oldest first; of a day with several hours what is worst.
-        bad: the parts that failed or that nobody has computed, newest first; ``running`` whether a run goes on.
     """
 
     dag_id: str
     group: str
+    """The name of one aggregation of several in the DAG; empty for the only one."""
     schedule: str
     runs: int | None
+    """How many run directories there are; None if the user may not read them."""
     last: RunLine | None
     ended: RunLine | None = None
     reason: str = ""
+    """Why the newest day failed that did, for those who may read its tasks; ``late`` why the job is late."""
     late: str = ""
     next_run: dt.datetime | None = None
     usual_seconds: float | None = None
     usual_work_seconds: float | None = None
     days: tuple[PartState, ...] = ()
+    """How the latest 14 days stand, oldest first; of a day with several hours what is worst."""
     bad: tuple[PartState, ...] = ()
+    """The parts that failed or that nobody has computed, newest first; ``running`` whether a run goes on."""
     running: bool = False
 
     @property

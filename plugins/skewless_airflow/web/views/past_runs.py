@@ -32,19 +32,13 @@ class RunLine:
     """One run directory as a line of a table.
 
     Attributes:
-        run_id: the id in addresses: Airflow's, or the folder's name if Airflow no longer knows the run.
-        date: the day it is about; "" before it is prepared. ``state`` is of Airflow; "" where it knows nothing.
-        standing: how it stands by Airflow as long as it goes on, and then by its documents, in a word of ``STATES``;
-            ``standing_words`` the same for people.
         started, ended: in Airflow, or as its steps recorded it; ``deadline`` one that is ahead or was missed.
-        verdict: on the result, for people; ``checked`` the same in a word of ``STATES``.
-        over_even: the makespan of all stages over their rows divided by the slots.
-        gap: how far the whole run was above the lower bound, as a fraction; ``saved`` what its routing has saved.
-        seconds: from its start to its end; ``work_seconds`` those of its steps, as they measured themselves.
     """
 
     run_id: str
+    """The id in addresses: Airflow's, or the folder's name if Airflow no longer knows the run."""
     date: str
+    """The day it is about; "" before it is prepared. ``state`` is of Airflow; "" where it knows nothing."""
     state: str
     policy: str = ""
     engine: str = ""
@@ -52,19 +46,25 @@ class RunLine:
     keys: int | None = None
     stages: int = 0
     gap: float | None = None
+    """How far the whole run was above the lower bound, as a fraction; ``saved`` what its routing has saved."""
     forwarded: int = 0
     seconds: float | None = None
+    """From its start to its end; ``work_seconds`` those of its steps, as they measured themselves."""
     work_seconds: float | None = None
     verdict: str = "none yet"
+    """On the result, for people; ``checked`` the same in a word of ``STATES``."""
     checked: str = "none yet"
     published: bool = False
     fault: str = ""
     standing: str = "unfinished"
+    """How it stands by Airflow as long as it goes on, and then by its documents, in a word of ``STATES``;
+    ``standing_words`` the same for people."""
     standing_words: str = ""
     started: dt.datetime | None = None
     ended: dt.datetime | None = None
     deadline: dt.datetime | None = None
     over_even: float | None = None
+    """The makespan of all stages over their rows divided by the slots."""
     saved: str = ""
 
     @property

@@ -14,19 +14,16 @@ from skewless_airflow.web.views.job_view import whole_job
 
 @dataclass(frozen=True)
 class CheckView:
-    """One expectation.
-
-    Attributes:
-        own: whether it is one of the spec's, and not one that every run is held to.
-        turn: its number among equal ones: a spec may have the same expectation of the same column twice.
-    """
+    """One expectation."""
 
     name: str
     own: bool
+    """Whether it is one of the spec's, and not one that every run is held to."""
     subject: str
     expectation: str
     column: str
     turn: int
+    """Its number among equal ones: a spec may have the same expectation of the same column twice."""
     success: bool
     required: str
     observed: str
@@ -42,13 +39,7 @@ class CheckView:
 
 @dataclass(frozen=True)
 class QualityView:
-    """The committed quality report.
-
-    Attributes:
-        sentence: how many checks failed, and what each found; "" if none did.
-        told: how many figures are as usual, and which are not.
-        quarantine: how many keys are left out of the published result; "" if none is.
-    """
+    """The committed quality report."""
 
     success: bool
     verdict: State
@@ -57,9 +48,12 @@ class QualityView:
     checks: tuple[CheckView, ...]
     ledger: Ledger
     sentence: str
+    """How many checks failed, and what each found; "" if none did."""
     bands: tuple[Band, ...]
     told: tuple[str, ...]
+    """How many figures are as usual, and which are not."""
     quarantine: str
+    """How many keys are left out of the published result; "" if none is."""
 
     @property
     def sections(self) -> list[tuple[str, list[CheckView]]]:

@@ -59,25 +59,22 @@ _NO_STEP = (
 
 @dataclass(frozen=True)
 class StepView:
-    """One task of a run: whether its work is done, and how long it took.
-
-    Attributes:
-        task: its name in the DAG, without the names of groups around it; ``task_id`` with them, "" where Airflow
-            does not know it.
-        start: seconds after the first step began.
-        state: ``good`` if its work is done and holds, ``bad`` if it failed, else "".
-        seconds: of the task in Airflow, where that is known.
-        work_seconds: of the step, from its begin to its end, as it measured itself; None where it did not.
-    """
+    """One task of a run: whether its work is done, and how long it took."""
 
     task: str
+    """Its name in the DAG, without the names of groups around it; ``task_id`` with them, "" where Airflow does not know
+    it."""
     task_id: str
     done: bool
     words: str
     state: str
+    """``good`` if its work is done and holds, ``bad`` if it failed, else ""."""
     seconds: float | None
+    """Of the task in Airflow, where that is known."""
     start: float | None
+    """Seconds after the first step began."""
     work_seconds: float | None
+    """Of the step, from its begin to its end, as it measured itself; None where it did not."""
 
     @property
     def outside_seconds(self) -> float | None:
@@ -89,12 +86,7 @@ class StepView:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """The ledger as far as the run has come.
-
-    Attributes:
-        final: whether it is the validated one; before, only the stages are compared with each other.
-        kept_rows: rows of the window that are not read, since states of them are kept.
-    """
+    """The ledger as far as the run has come."""
 
     lines: tuple[LedgerLine, ...]
     input_rows: int | None
@@ -102,7 +94,9 @@ class LedgerView:
     state_rows: int | None
     problems: tuple[str, ...]
     final: bool
+    """Whether it is the validated one; before, only the stages are compared with each other."""
     kept_rows: int
+    """Rows of the window that are not read, since states of them are kept."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +113,10 @@ class TryView:
 
 @dataclass(frozen=True)
 class FaultView:
-    """A failure that keeps a run from finishing.
-
-    Attributes:
-        step: the task that failed, without the names of groups around it; "" if it is none of ours.
-    """
+    """A failure that keeps a run from finishing."""
 
     step: str
+    """The task that failed, without the names of groups around it; "" if it is none of ours."""
     sentence: str
     final: bool
 
@@ -135,17 +126,7 @@ class FaultView:
 
 @dataclass(frozen=True)
 class RunView:
-    """The content of the page of a run.
-
-    Attributes:
-        faults: the failures that keep it from finishing; a failed try with a successful one after it is none.
-        going_on: whether Airflow says that it has not ended.
-        work_seconds: of all steps together, as they measured themselves.
-        times: where the time of the steps went, as far as they recorded it.
-        window: its parts, if the job has a window.
-        savings: what its routing has saved, once it is published.
-        comparison: with another job's result, of a run that publishes nothing.
-    """
+    """The content of the page of a run."""
 
     job: JobView | None
     plan: PlanView | None
@@ -162,12 +143,19 @@ class RunView:
     stands: State
     failures: tuple[str, ...]
     faults: tuple[FaultView, ...]
+    """The failures that keep it from finishing; a failed try with a successful one after it is none."""
     going_on: bool
+    """Whether Airflow says that it has not ended."""
     work_seconds: float | None
+    """Of all steps together, as they measured themselves."""
     times: tuple[TimeLine, ...]
+    """Where the time of the steps went, as far as they recorded it."""
     window: WindowView | None
+    """Its parts, if the job has a window."""
     savings: Savings | None
+    """What its routing has saved, once it is published."""
     comparison: Comparison | None
+    """With another job's result, of a run that publishes nothing."""
 
     @property
     def hot_sentence(self) -> str:
@@ -375,14 +363,11 @@ def read_faults(
 
 @dataclass(frozen=True)
 class WhatIfView:
-    """A run as it ran, and under other policies, as far as documents say so.
-
-    Attributes:
-        missing: policies that nobody has replayed it under.
-    """
+    """A run as it ran, and under other policies, as far as documents say so."""
 
     lines: tuple[Replayed, ...]
     missing: tuple[str, ...]
+    """Policies that nobody has replayed it under."""
     command: str
     error_words: str = ERROR_WORDS
 
