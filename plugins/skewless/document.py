@@ -1,7 +1,5 @@
 """The base of all documents: frozen, strict, versioned JSON both ways; and of sections that are tagged."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import inspect
@@ -201,7 +199,7 @@ class Section(Frozen):
     model_config = ConfigDict(json_schema_extra=describe)
 
 
-def _tell_editors(schema: dict[str, Any], model: type[Tagged]) -> None:
+def _tell_editors(schema: dict[str, Any], model: type["Tagged"]) -> None:
     """For each tag the fields beside it; and in the words of each field, the tags that it belongs to."""
     describe(schema, model)
     fields, by_default = schema["properties"], model.model_fields[model.TAG].default

@@ -19,8 +19,6 @@ it. A day is final with the age ``final_after``, whatever came of it, and that i
 on, however late. Which share of its rows a day has at an age is the median over the days that are final.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import inspect
@@ -150,7 +148,7 @@ def shape_of(job: Job) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def judged(job: Job, figures: Mapping[str, Measured], store: Callable[[Job], NightsStore]) -> Bands | None:
+def judged(job: Job, figures: Mapping[str, Measured], store: Callable[[Job], "NightsStore"]) -> Bands | None:
     """Each figure beside its band; None if the spec switches bands off. Nights that cannot be read pass nothing.
 
     A night of the part itself, or of another shape, is not looked at.

@@ -4,8 +4,6 @@ A DAG of your own starts with ``from skewless_airflow import adaptive_aggregatio
 ``from skewless_airflow import catalog_dags``.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """When a job's DAG runs and which parts of the input its runs and asset events name: timetable and partition keys."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from typing import Any
@@ -89,7 +87,7 @@ class PartMapper(PartitionMapper):
         return {"unit": self._unit, "timezone": self._timezone}
 
     @classmethod
-    def deserialize(cls, data: dict[str, Any]) -> PartMapper:
+    def deserialize(cls, data: dict[str, Any]) -> "PartMapper":
         """A mapper from what ``serialize`` returned."""
         return cls(unit=data["unit"], timezone=data["timezone"])
 
@@ -121,7 +119,7 @@ class PartTimetable(MultipleCronTriggerTimetable):
         self.description = f"{self.description}, {self.covered.timezone}; computes {covered_words(unit, offset)}"
 
     @classmethod
-    def deserialize(cls, data: dict[str, Any]) -> PartTimetable:
+    def deserialize(cls, data: dict[str, Any]) -> "PartTimetable":
         """A timetable from what ``serialize`` returned."""
         crons, zone = data["expressions"], data["timezone"]
         return cls(*crons, timezone=zone, unit=data["unit"], offset=data["offset"])

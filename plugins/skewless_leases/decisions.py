@@ -225,11 +225,7 @@ def decide(
 
 
 def _in_averages(partitions: Collection[str]) -> Mapping[str, float]:
-    """What each partition weighs, in average partitions.
-
-    Raises:
-        LeaseError: a weight is no number, or below zero.
-    """
+    """What each partition weighs, in average partitions; a ``LeaseError`` if a weight is no number, or below zero."""
     raw = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, 1.0)
     for name, weight in raw.items():
         if not 0 <= weight < math.inf:

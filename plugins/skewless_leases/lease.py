@@ -146,11 +146,7 @@ class Lease:
 
     @property
     def grant(self) -> Grant:
-        """The grant, with its fencing number.
-
-        Raises:
-            LeaseError: the lease has not been entered.
-        """
+        """The grant, with its fencing number; a ``LeaseError`` if the lease has not been entered."""
         if self._grant is None:
             raise LeaseError.saying(f"lease of {self.partition}", "it is not held", "enter it first")
         return self._grant

@@ -1,7 +1,5 @@
 """Native aggregates: expressions of Spark SQL. Python aggregates are ``skewless.aggregates.PythonAggregate``."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,7 +74,7 @@ class NativeAggregate:
     floating-point numbers."""
     shown: Callable[[Column, Any, str], Column] = lambda result, _, __: result
     """The result in a report, where it is not for people itself. Arguments as for ``evaluate``, but the result."""
-    published: NativeAggregate | None = None
+    published: "NativeAggregate | None" = None
     """With ``publish: state``, the aggregate in its place, whose result is the bytes of a sketch."""
 
 

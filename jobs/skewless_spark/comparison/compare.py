@@ -3,8 +3,6 @@
 It serves ``skewless compare``, also with a fresh computation, and the last step of a run in the shadow of another job.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from functools import reduce

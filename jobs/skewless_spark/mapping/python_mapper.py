@@ -1,7 +1,5 @@
 """Runs a registered Python mapper over the rows of a wave."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

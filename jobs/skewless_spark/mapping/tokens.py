@@ -1,7 +1,5 @@
 """The mapper ``tokens``: every match of a pattern in lines of text, with its file, line and column."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A stage that several Spark clusters share: rows routed, tasks done by who has their leases, and all counted."""
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -1,7 +1,5 @@
 """Lists an input before a run: its files, their columns, and the units into which they are cut."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

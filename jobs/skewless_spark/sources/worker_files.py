@@ -1,7 +1,5 @@
 """Files that Spark's Python workers read and write themselves, with pyarrow."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

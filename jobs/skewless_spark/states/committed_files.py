@@ -7,8 +7,6 @@ changed. So a state is read by another task only if its key has moved, and only 
 costs nothing, and its newest state counts in the end.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,7 +173,7 @@ class AsSpark(NamedTuple):
     noted: StructType | None
 
     @classmethod
-    def of(cls, run: Storage, files: Sequence[CommittedFile], own: Mapping[str, str]) -> AsSpark | None:
+    def of(cls, run: Storage, files: Sequence[CommittedFile], own: Mapping[str, str]) -> "AsSpark | None":
         """How some columns of small files are copied, each under its own name.
 
         All copies have the schema of one file: results of a stage and merged ones may differ in what may be null.

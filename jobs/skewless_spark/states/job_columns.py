@@ -1,7 +1,5 @@
 """The columns of a job inside stages. They are named by number, so that no user's name can clash."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -67,7 +65,7 @@ class JobColumns:
     bound: tuple[BoundAggregate[Aggregate], ...]
 
     @classmethod
-    def of(cls, job: Job) -> JobColumns:
+    def of(cls, job: Job) -> "JobColumns":
         """The columns that a job reads."""
         bound = bind(job)
         arguments = [column for one in bound for column in one.columns]

@@ -1,7 +1,5 @@
 """A Python aggregate in Spark's workers: how it is sent and checked, how states of a key are merged and evaluated."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial

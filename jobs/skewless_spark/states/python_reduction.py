@@ -1,7 +1,5 @@
 """Rows to states: Python aggregates over the Arrow batches of one task, in one pass."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence

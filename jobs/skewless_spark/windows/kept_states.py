@@ -9,8 +9,6 @@ that its files are copied; else by one Spark job. Then a version of each part th
 earlier states, unless it was reduced anew, and the new ones. A part whose units all are known has none.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the steps of a run took and cost, and what the run would have come to under other policies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -215,7 +213,7 @@ class Amounts(NamedTuple):
         )  # fmt: skip
 
     @classmethod
-    def total(cls, amounts: Iterable[Amounts]) -> Self:
+    def total(cls, amounts: Iterable["Amounts"]) -> Self:
         """The sum of some amounts."""
         return cls(*map(sum, zip(cls(), *amounts, strict=True)))
 

@@ -1,7 +1,5 @@
 """A publication from top to bottom: turn, stage, exchange or commit, record. A kill after any step does no harm."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -228,7 +226,7 @@ def require_passed(run: RunDirectory, report: QualityReport, readers: str = "") 
         )
 
 
-def _record(run: RunDirectory, validated: Validated, commit: Commit) -> Publication:
+def _record(run: RunDirectory, validated: "Validated", commit: Commit) -> Publication:
     job, report = run.job(), validated.report
     return Publication(
         path=published_path(job), rows=validated.result.count("rows"), keys=report.published_keys, turn=job.turn,

@@ -1,7 +1,5 @@
 """The records of a publication: the manifest in the published folder, and the record in the run directory."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import re
@@ -45,7 +43,7 @@ class Identity(Frozen):
         return f"{self.job} {self.run}"
 
     @classmethod
-    def parse(cls, text: str, where: str) -> Identity:
+    def parse(cls, text: str, where: str) -> "Identity":
         """Read what ``str`` gave; any other text is a ``DocumentError``."""
         found = re.fullmatch(r"([0-9a-f]{64}) (.*)", text, re.DOTALL)
         if found is None:

@@ -1,7 +1,5 @@
 """Which of our aggregates an aggregate function of Spark SQL is, and which of its arguments are columns and options."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -25,15 +25,12 @@ class RowQuery(NamedTuple):
 
 
 def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -> RowQuery:
-    """The query of a map as it runs.
+    """The query of a map as it runs; a ``ValueError`` if it is not a query of the input's rows.
 
     Args:
         views: by tables, in lower case.
         origin: the column of the input's view with the origin of a row.
         position: a name for the column of positions.
-
-    Raises:
-        ValueError: it is not a query of the input's rows.
     """
     select = select_of(inlined(text))
     if own := next(

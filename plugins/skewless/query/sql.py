@@ -47,11 +47,7 @@ class AsWritten(Spark):
 
 
 def parsed(text: str) -> exp.Expr:
-    """The one statement of a text.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The one statement of a text; a ``ValueError`` if it is none."""
     try:
         statements = [one for one in sqlglot.parse(text, read=AsWritten) if one is not None]
     except (SqlglotError, RecursionError) as err:

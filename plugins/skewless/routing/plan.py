@@ -1,7 +1,5 @@
 """The routing plan of one epoch: where keys go in one stage, and the waves into which the input is cut."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -103,14 +101,14 @@ class RoutingPlan(Document):
         copied.take_tasks(self)
         return copied
 
-    def take_tasks(self, other: RoutingPlan) -> None:
+    def take_tasks(self, other: "RoutingPlan") -> None:
         """Spare what another plan has derived from its tasks, if it has the same ones: thousands, on a large ring."""
         if not self.same_tasks(other):
             return
         known = _OF_TASKS + (_OF_SLOTS if self.ring is other.ring else ())
         self.__dict__.update((name, other.__dict__[name]) for name in known if name in other.__dict__)
 
-    def same_tasks(self, other: RoutingPlan) -> bool:
+    def same_tasks(self, other: "RoutingPlan") -> bool:
         """Whether both have the same virtual tasks, in the same order."""
         mine, others = ({who: one for who, one in plan.factors.items() if one > 1} for plan in (self, other))
         return mine == others and (self.ring is other.ring or self.ring.reducers == other.ring.reducers)

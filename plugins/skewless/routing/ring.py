@@ -5,8 +5,6 @@ first token clockwise of its hash. We look up slots of the hash space instead of
 same with one array or one join.
 """
 
-from __future__ import annotations
-
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -50,7 +48,7 @@ class Ring(Frozen):
         return dict(sorted(tokens.items()))
 
     @classmethod
-    def even(cls, reducers: int, tokens_each: int, ring_bits: int = USUAL_RING_BITS) -> Ring:
+    def even(cls, reducers: int, tokens_each: int, ring_bits: int = USUAL_RING_BITS) -> "Ring":
         """A ring on which every reducer 0..reducers-1 holds the same number of tokens."""
         return cls(ring_bits=ring_bits, tokens=dict.fromkeys(range(reducers), tokens_each))
 
@@ -77,7 +75,7 @@ class Ring(Frozen):
         """The hashes of all tokens, ascending, and the reducer of each; equal hashes are ordered by reducer."""
         return _parts(np.sort(_tokens_beyond(self.tokens, {})))
 
-    def with_tokens(self, tokens: dict[int, int]) -> Ring:
+    def with_tokens(self, tokens: dict[int, int]) -> "Ring":
         """The ring with other numbers of tokens; only those that come or go are hashed."""
         ring = Ring(ring_bits=self.ring_bits, tokens=tokens)
         places = token_order(*self.places)

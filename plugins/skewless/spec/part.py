@@ -1,7 +1,5 @@
 """The part of the input that a run computes: a day or an hour of a day. Paths that name it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from typing import Literal, NamedTuple
@@ -48,7 +46,7 @@ class Part(NamedTuple):
         return self.date.isoformat() + (f"T{self.hour}" if self.hour else "")
 
     @classmethod
-    def named(cls, name: str) -> Part:
+    def named(cls, name: str) -> "Part":
         """The part of a name.
 
         >>> Part.named("2026-10-25T02b"), Part.named("2026-01-31").hour

@@ -1,7 +1,5 @@
 """How a job spreads its rows: the engine, the policy, and how far it may go."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
@@ -136,7 +134,7 @@ class Routing(Section):
             raise unmet("reducers within reducer_range", came)
         return self
 
-    def under(self, policy: str) -> Routing:
+    def under(self, policy: str) -> "Routing":
         """The same with another policy, by its name."""
         if policy == self.policy.name:
             return self

@@ -3,8 +3,6 @@
 Nothing of it shapes what a run computes, so it is no part of a run's documents: it may change while a run goes on.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from difflib import get_close_matches
@@ -117,7 +115,7 @@ class Schedule(Section):
             return -1 if self.crons or self.assets else 0
         return int(self.part.removeprefix(self.unit) or 0)
 
-    def of_dag(self, *, scheduled: bool) -> Schedule:
+    def of_dag(self, *, scheduled: bool) -> "Schedule":
         """This schedule in a DAG of somebody's own, whose cron expression or asset it does not know."""
         return self.model_copy(update={"part": "day-1"}) if self.part is None and scheduled else self
 

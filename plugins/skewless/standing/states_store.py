@@ -12,8 +12,6 @@ A version is written once, and the first writer wins: who comes second takes the
 itself, so it does not matter which of two runs was first.
 """
 
-from __future__ import annotations
-
 import ast
 import datetime as dt
 import hashlib
@@ -52,7 +50,7 @@ class Fingerprint(Document):
         """The folder of the states."""
         return self.digest()[:24]
 
-    def is_like(self, other: Fingerprint) -> bool:
+    def is_like(self, other: "Fingerprint") -> bool:
         """Whether the states differ in nothing but the types of columns."""
         mine, theirs = (
             {name: value for name, value in one.shapes.items() if not name.startswith((*_TYPES, _LOOKUP))}

@@ -6,8 +6,6 @@ line of the step: when it is closed, the driver ends, with its JVM and its worke
 ``warm_driver.py``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib
@@ -54,7 +52,7 @@ _POLL_SECONDS = 0.05
 _CHUNK = 1 << 20
 
 
-def runner_of(step: Step) -> DriverStep | None:
+def runner_of(step: Step) -> "DriverStep | None":
     """The runner of a step whose Spark is on this machine: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
     if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not step.master.startswith("local"):
         return None

@@ -3,8 +3,6 @@
 Directories are read at any moment of a run, each file once as long as it does not change.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import errno
 from collections.abc import Callable, Sequence

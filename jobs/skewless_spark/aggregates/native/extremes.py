@@ -4,8 +4,6 @@ Such a state is as large as the values in it. States merge, but the result of a 
 values is one row of a hundred million values, as in plain Spark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

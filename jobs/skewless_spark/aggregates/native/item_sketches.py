@@ -6,8 +6,6 @@ themselves, so that they can be merged with sketches that others made.
 Anderson et al. (2017), "A high-performance algorithm for identifying frequent items in data streams".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce

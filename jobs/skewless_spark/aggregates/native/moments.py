@@ -5,8 +5,6 @@ formulas as inside Spark: Chan, Golub, LeVeque (1979), "Updating formulae and a 
 computing sample variances", equation 2.1; for covariances Pebay (2008), SAND2008-6212, equation 3.4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

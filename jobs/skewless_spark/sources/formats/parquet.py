@@ -338,11 +338,7 @@ def _id_of(field: pa.Field) -> int | None:
 def footer_with_ids(
     fs: fsspec.AbstractFileSystem, file: str, path: str, *, nulls: bool = False
 ) -> tuple[Footer, FieldIds]:
-    """The footer of a Parquet file, and its field ids.
-
-    Raises:
-        InputError: the file is no Parquet file, or is gone.
-    """
+    """The footer of a Parquet file, and its field ids; an ``InputError`` if the file is no Parquet file, or is gone."""
     try:
         with for_short_reads(fs, file) as opened:
             parquet = open_parquet(opened)

@@ -3,8 +3,6 @@
 By what ``map.where`` says about single columns, files are left out whose bounds hold no such row.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,11 +140,7 @@ READERS = {"iceberg": "skewless_spark.sources.lake.iceberg", "delta": "skewless_
 
 
 def reader_of(kind: str) -> TableReader:
-    """The reader of a format.
-
-    Raises:
-        SpecError: its library is not installed.
-    """
+    """The reader of a format; a ``SpecError`` if its library is not installed."""
     try:
         return cast("TableReader", import_module(READERS[kind]))
     except ModuleNotFoundError as err:
@@ -196,7 +190,7 @@ class LakeTable:
     @classmethod
     def pinned(
         cls, given: Input, part: Part, root: str, location: str, conditions: Conditions = lambda _: ()
-    ) -> LakeTable:
+    ) -> "LakeTable":
         """Pin a table now, see ``TableReader.snapshot_of``."""
         return cls(reader_of(given.format).snapshot_of(given, part, root, location, conditions), root)
 

@@ -9,8 +9,6 @@ can be concatenated: the last session of the earlier stretch and the first one o
 first event of the later one does not begin a session.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -65,7 +63,7 @@ class SessionRows(NamedTuple):
     ends: Places
     rows: Ints
 
-    def at(self, which: Flags | Ints) -> SessionRows:
+    def at(self, which: Flags | Ints) -> "SessionRows":
         """Some of them."""
         return SessionRows(*(column[which] for column in self))
 

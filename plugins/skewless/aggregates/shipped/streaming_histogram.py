@@ -18,8 +18,6 @@ Three things are ours:
   left to merge (``bins=2``). ``-0.0`` counts as ``0.0``.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from dataclasses import dataclass
@@ -55,7 +53,7 @@ class HistogramPoints:
     """Values that a point stands for, at least 1, shape ``(points,)``."""
 
     @classmethod
-    def none(cls) -> HistogramPoints:
+    def none(cls) -> "HistogramPoints":
         """No groups."""
         return cls(np.zeros(1, np.int64), np.empty(0), np.empty(0, np.int64))
 

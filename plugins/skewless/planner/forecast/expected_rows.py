@@ -5,8 +5,6 @@ a few hundred of middling weight one may have twice the rows of another, and key
 tasks had queued tells how the rows to come will be divided, and what they left over how the backlog is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +30,7 @@ class BucketParts:
     """Of rows left over, same shape."""
 
     @classmethod
-    def measured(cls, plan: RoutingPlan, queued: Rows, left: Rows) -> BucketParts:
+    def measured(cls, plan: RoutingPlan, queued: Rows, left: Rows) -> "BucketParts":
         """From the rows of each task that were queued and left over, but named keys and null rows, shape ``(tasks,)``.
 
         What came differs by chance as well. Of that difference the part is believed by which its squares exceed a

@@ -1,7 +1,5 @@
 """The load of each task in the next stage under any plan, and the rows that the plan moves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,7 +58,7 @@ class Forecast(ExpectedRows):
         memory: Histogram | None = None,
         counted_part: float = 0.0,
         costs_unlike: bool = False,
-    ) -> Forecast:
+    ) -> "Forecast":
         """The forecast for the stage after ``report``; by default it admits one wave, as long as there is one."""
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))

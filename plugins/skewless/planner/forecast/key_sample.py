@@ -1,7 +1,5 @@
 """A sample of the input's keys, taken before any stage: what the first plan and the engine are chosen from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +28,7 @@ class KeyCounts:
     counts: npt.NDArray[np.float64]
 
     @classmethod
-    def of_report(cls, report: StageReport) -> KeyCounts:
+    def of_report(cls, report: StageReport) -> "KeyCounts":
         """The keys of a stage that was routed: its head one by one, all others as if they were alike."""
         histogram = report.histogram
         head = np.array([seen for seen, _ in histogram.head.values()], dtype=np.float64)

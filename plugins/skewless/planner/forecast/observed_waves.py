@@ -5,8 +5,6 @@ The error of a forecast is that of a sample: of N rows predicted from S rows see
 rows drawn one by one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +42,7 @@ class WaveCounts:
     """Rows, shape ``(waves, keys + slots of the ring + 1)``, in that order, the last those without a key."""
 
     @classmethod
-    def of_reports(cls, job: Job, reports: Sequence[StageReport], ring_slots: int | None = None) -> WaveCounts:
+    def of_reports(cls, job: Job, reports: Sequence[StageReport], ring_slots: int | None = None) -> "WaveCounts":
         """Recover the counts from the reports of all stages, on their own ring or (``Histogram.on_ring``) another."""
         _refuse_unfinished(job, reports)
         if ring_slots is not None:

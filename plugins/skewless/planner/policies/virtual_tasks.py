@@ -8,8 +8,6 @@ What one task should hold is a fair share of the queued rows per slot, and ``thr
 more. Siblings are merged when they fit into half of that, so that no split is undone at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -38,7 +36,7 @@ class _Group(NamedTuple):
     def factor(self) -> int:
         return self.tasks[0].factor
 
-    def merged(self) -> _Group:
+    def merged(self) -> "_Group":
         half = self.factor // 2
         return _Group(tasks_of(self.reducer, half), self.rows[:half] + self.rows[half:])
 

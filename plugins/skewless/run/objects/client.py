@@ -8,8 +8,6 @@ the condition lets every writer win. So each process lets two writers of one obj
 and refuses it if both have won.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import errno
 import io
@@ -165,7 +163,7 @@ class Known(NamedTuple):
     """An object as it was read: its bytes, and what tells its versions apart."""
 
     content: bytes
-    version: UpdateVersion
+    version: "UpdateVersion"
 
 
 def known(store: Any, key: str) -> Known | None:
@@ -286,7 +284,7 @@ class ObjectFiles(FsspecStore):  # type: ignore[misc]  # as fsspec, it counts as
         store, _place, key = self._split(path)
         return replace(store, key, content, before)
 
-    def begin(self, path: str) -> BegunObject:
+    def begin(self, path: str) -> "BegunObject":
         """Begin an object, which there is once it is completed."""
         store, _place, key = self._split(path)
         return BegunObject(path, obstore.open_writer(store, key, buffer_size=_LEAST_PART))

@@ -1,7 +1,5 @@
 """All runs of a DAG side by side, so that a drift of the skew is visible."""
 
-from __future__ import annotations
-
 import datetime as dt
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,7 +87,7 @@ def read_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = "") ->
     return replace(history, lines=tuple(by_day))
 
 
-def read_lines(runs: Sequence[PastRun], most: int, seconds: float, whole: int = MOST_RUNS) -> HistoryView:
+def read_lines(runs: Sequence["PastRun"], most: int, seconds: float, whole: int = MOST_RUNS) -> HistoryView:
     """The first of some runs, as many as so many seconds allow; of those after ``whole`` only how they stand."""
     lines = (_line(run, whole=at < whole) for at, run in enumerate(_in_time(runs[:most], seconds)))
     return HistoryView(tuple(lines), len(runs), min(most, len(runs)))
@@ -103,7 +101,7 @@ def readers_of(part: str, lines: Iterable[RunLine], every: bool) -> str:
     return f"readers see that of {clock(seen.ended)}" if seen.ended else "readers see that of an earlier run"
 
 
-def readers_by(runs: Sequence[PastRun], part: str) -> str:
+def readers_by(runs: Sequence["PastRun"], part: str) -> str:
     """The same by the latest of some runs, without their stages."""
     known = read_lines(runs, MOST_RUNS, READING_SECONDS, whole=0)
     return readers_of(part, known.lines, len(known.lines) == known.total)
