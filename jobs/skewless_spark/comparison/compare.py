@@ -104,7 +104,13 @@ def compare(spark: SparkSession, run: RunDirectory, theirs: OtherSide, tolerance
     _require_keys(columns, ours, theirs)
     values = {number: name for number, name in own.items() if number not in _keys(columns)}
     shared = {number: name for number, name in values.items() if theirs.fresh or name in theirs.columns}
-    types = _other_types(ours, theirs, shared)
+    # Columns that cannot be compared, with our type and theirs: numbers can be, whatever they are.
+    types = {
+        name: (ours.schema[number].dataType.simpleString(), theirs.columns[name])
+        for number, name in ({} if theirs.fresh else shared).items()
+        if name not in theirs.rows.columns
+        or not _comparable(ours.schema[number].dataType, theirs.rows.schema[name].dataType)
+    }
     aggregates = dict(zip(columns.results, columns.bound, strict=True))
     bound = {number: aggregates.get(number) for number, name in shared.items() if name not in types}
     approximate = [own[number] for number, aggregate in bound.items() if aggregate and aggregate.definition.agrees]
@@ -170,16 +176,6 @@ def _require_keys(columns: JobColumns, ours: DataFrame, theirs: OtherSide) -> No
 def _keys(columns: JobColumns) -> list[str]:
     """The key columns of the result by their numbers; none where it is one row."""
     return [number for number in columns.result_keys if number in columns.published]
-
-
-def _other_types(ours: DataFrame, theirs: OtherSide, shared: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """The columns that cannot be compared, with our type and theirs: numbers can be, whatever they are."""
-    return {
-        name: (ours.schema[number].dataType.simpleString(), theirs.columns[name])
-        for number, name in ({} if theirs.fresh else shared).items()
-        if name not in theirs.rows.columns
-        or not _comparable(ours.schema[number].dataType, theirs.rows.schema[name].dataType)
-    }
 
 
 def _comparable(ours: DataType, theirs: DataType) -> bool:

@@ -345,13 +345,9 @@ def _backlog(stage: Stage) -> DataFrame | None:
     if not files:
         return None
     rows = read_files(stage.spark, stage.run, files)
-    had = _in_numbers_of(stage.plan, stage.run.plan(stage.plan.epoch - 1))
-    return rows.selectExpr(*columns.names, *columns.parted, *columns.origins, f"{had} AS last_task")
-
-
-def _in_numbers_of(plan: RoutingPlan, last: RoutingPlan) -> str:
-    """The last plan's task numbers translated to this plan's, in SQL; -1 for a task that does not exist any more."""
-    if last.tasks == plan.tasks:
-        return TASK
+    plan, last = stage.plan, stage.run.plan(stage.plan.epoch - 1)
+    # In this plan's numbers; -1 is a task that does not exist any more.
     now = {task: number for number, task in enumerate(plan.tasks)}
-    return f"get(array({', '.join(str(now.get(task, -1)) for task in last.tasks)}), {TASK})"
+    numbers = f"get(array({', '.join(str(now.get(task, -1)) for task in last.tasks)}), {TASK})"
+    had = TASK if last.tasks == plan.tasks else numbers
+    return rows.selectExpr(*columns.names, *columns.parted, *columns.origins, f"{had} AS last_task")

@@ -254,7 +254,11 @@ def keep_states(
     if rows and one_each and not crowded and all(f"/{OF_PART}=" in file.path for file in files):
         list(in_threads(lambda file: _copy(run, file, kept), files))
     elif rows:
-        merged = _of_parts(states(), columns, sum(file.size_bytes for file in files))
+        # One row for each part and key, in this order: its rows, its native states, and its Python states as a list.
+        listed, size_bytes = [_listed(job, part) for part in window.parts], sum(file.size_bytes for file in files)
+        keyed = _in_files(states(), columns, PART, [size_bytes * count // (sum(listed) or 1) for count in listed])
+        in_order = keyed.sortWithinPartitions(*columns.groups, _FILE, "stage", TASK)
+        merged = merge_in_order(in_order, columns, also=(_FILE,)).drop(_FILE)
         places = ", ".join(f"{part.place}L" for part in window.parts)
         placed = with_kept_states(columns, merged, crowded).withColumn(PLACE, F.expr(f"array({places})[{PART}]"))
         with planned_once(merged.sparkSession):
@@ -342,14 +346,6 @@ def _fault(store: StatesStore, document: Callable[[], PartVersion | MergedParts]
     except (DocumentError, RunDirectoryError) as err:
         return err
     return None
-
-
-def _of_parts(states: DataFrame, columns: JobColumns, size_bytes: int) -> DataFrame:
-    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list."""
-    listed = [_listed(columns.job, part) for part in columns.window.parts]
-    keyed = _in_files(states, columns, PART, [size_bytes * rows // (sum(listed) or 1) for rows in listed])
-    in_order = keyed.sortWithinPartitions(*columns.groups, _FILE, "stage", TASK)
-    return merge_in_order(in_order, columns, also=(_FILE,)).drop(_FILE)
 
 
 def _in_files(states: DataFrame, columns: JobColumns, by: str, sizes: Sequence[int]) -> DataFrame:

@@ -303,8 +303,10 @@ def option_schema(name: str) -> dict[str, Any]:
     """The JSON schema of an option as the spec's model has it, without references."""
     schema = _spec_schema()
     found: dict[str, Any] = schema
-    for part in OPTIONS[name]:
-        found = _section(schema, found)["properties"][part]
+    for part in OPTIONS[name]:  # a field refers to the model of its section, perhaps beside a short form
+        reference = next((one["$ref"] for one in (found, *found.get("anyOf", ())) if "$ref" in one), None)
+        model = found if reference is None else schema["$defs"][reference.rpartition("/")[2]]
+        found = model["properties"][part]
     return dict(_flat(found))
 
 
@@ -358,14 +360,6 @@ def _at(raw: dict[str, Any], path: tuple[str, ...]) -> Any:
     found: Any = raw
     for part in path:
         found = found[part]
-    return found
-
-
-def _section(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """The model that a part of a schema refers to, perhaps beside a short form; or the part itself."""
-    choices = [part, *part.get("anyOf", ())]
-    name = next((one["$ref"].rpartition("/")[2] for one in choices if "$ref" in one), None)
-    found: dict[str, Any] = part if name is None else schema["$defs"][name]
     return found
 
 

@@ -62,11 +62,7 @@ class PartState:
 
 @dataclass(frozen=True)
 class JobLine:
-    """A job with its last run, if there was one, and its newest that has ended.
-
-    Attributes:
-        usual_seconds, usual_work_seconds: the median of the good runs before the last one, of three at least.
-    """
+    """A job with its last run, if there was one, and its newest that has ended."""
 
     dag_id: str
     group: str
@@ -81,6 +77,7 @@ class JobLine:
     late: str = ""
     next_run: dt.datetime | None = None
     usual_seconds: float | None = None
+    """The median of the good runs before the last one, of three at least, as ``usual_work_seconds`` is."""
     usual_work_seconds: float | None = None
     days: tuple[PartState, ...] = ()
     """How the latest 14 days stand, oldest first; of a day with several hours what is worst."""

@@ -27,11 +27,7 @@ MOST_RUNS, READING_SECONDS = 40, 2.0
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run directory as a line of a table.
-
-    Attributes:
-        started, ended: in Airflow, or as its steps recorded it; ``deadline`` one that is ahead or was missed.
-    """
+    """One run directory as a line of a table."""
 
     run_id: str
     """The id in addresses: Airflow's, or the folder's name if Airflow no longer knows the run."""
@@ -59,6 +55,7 @@ class RunLine:
     ``standing_words`` the same for people."""
     standing_words: str = ""
     started: dt.datetime | None = None
+    """In Airflow, or as its steps recorded it, as ``ended``; ``deadline`` is one that is ahead or was missed."""
     ended: dt.datetime | None = None
     deadline: dt.datetime | None = None
     over_even: float | None = None
