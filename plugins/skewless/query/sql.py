@@ -1,7 +1,7 @@
 """Spark SQL as a tree, and back: functions keep the names that were written."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -67,35 +67,11 @@ def parsed_expression(text: str) -> exp.Expr:
     return item
 
 
-def names_of(texts: Sequence[str]) -> tuple[str, ...]:
-    """The names of the expressions of a select list; empty where one has none.
-
-    >>> names_of(("page", "`a b` + 1 AS c", "count(x)"))
-    ('page', 'c', '')
-    """
-    return tuple(name_of(parsed_expression(text)) for text in texts)
-
-
-def columns_in(text: str) -> tuple[str, ...]:
-    """The names of the columns in an expression, each once.
-
-    >>> columns_in("a / (b + a) AS c")
-    ('a', 'b')
-    """
-    return tuple(dict.fromkeys(column.name for column in columns_of(parsed_expression(text))))
-
-
 def column_names(text: str) -> frozenset[str]:
     """In lower case, the names of all columns and fields that a query writes out."""
     tree = parsed(text)
     names = (part.name for node in tree.find_all(exp.Column, exp.Dot) for part in node.find_all(exp.Identifier))
     return frozenset(name.lower() for name in names)
-
-
-def made_by(text: str) -> dict[str, tuple[str, ...]]:
-    """By the name of a column of a query, the names of the columns in its expression."""
-    items = select_of(parsed(text)).expressions
-    return {name_of(item): tuple(column.name for column in columns_of(item)) for item in items}
 
 
 def read_in(text: str) -> tuple[str, ...]:
@@ -105,16 +81,6 @@ def read_in(text: str) -> tuple[str, ...]:
     ('input', 'db.pages')
     """
     return tuple(full_name(table).lower() for table in parsed(text).find_all(exp.Table))
-
-
-def plain_columns(texts: Sequence[str]) -> dict[str, str]:
-    """By a column that a select list has as it is, its name there.
-
-    >>> plain_columns(("page", "ms AS millis", "a + 1 AS b"))
-    {'page': 'page', 'ms': 'millis'}
-    """
-    items = [(name_of(one := parsed_expression(text)), one.unalias()) for text in texts]
-    return {one.name: name for name, one in items if isinstance(one, exp.Column)}
 
 
 def select_of(tree: exp.Expr) -> exp.Select:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any
 
@@ -15,7 +15,21 @@ from skewless.errors import nearest
 from skewless.query.below_join import Split
 from skewless.query.functions import call_of, passes_over_nulls
 from skewless.query.levels import RESULT, aggregates, calls, input_of, levels_of, refuse_clauses
-from skewless.query.sql import SAFE, alike, call_name, columns_of, full_name, name_of, parsed, rename, shown, written
+from skewless.query.sql import (
+    SAFE,
+    alike,
+    call_name,
+    columns_of,
+    full_name,
+    name_of,
+    parsed,
+    parsed_expression,
+    read_in,
+    rename,
+    select_of,
+    shown,
+    written,
+)
 
 #: What the query of a map calls the input.
 INPUT = "input"
@@ -40,6 +54,53 @@ class Joined:
     """In SQL over states, called ``INPUT``, and lookups: the keys of the query, and ``STATE``."""
     lookups: frozenset[str]
     """Those that states are joined to, in lower case."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is published of keys and aggregates, computed when states are merged.
+
+    States do not depend on it: with a window, another expression needs no row to be read again.
+
+    >>> result = Result(("page", "ms AS millis", "a / (b + a) AS c"), None, None)
+    >>> result.reads, result.plain
+    ({'page': ('page',), 'millis': ('ms',), 'c': ('a', 'b')}, {'page': 'page', 'ms': 'millis'})
+    """
+
+    select: tuple[str, ...]
+    """Expressions with names, in Spark SQL over keys and aggregates."""
+    where: str | None
+    """Which results are published, in the same."""
+    query: str | None
+    """Over these, which it calls ``result``, where they are joined to lookups."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the published columns."""
+        return tuple(self.reads)
+
+    @cached_property
+    def beside(self) -> frozenset[str]:
+        """What results are joined to."""
+        return frozenset() if self.query is None else frozenset(read_in(self.query))
+
+    @cached_property
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        """By published column, the keys and aggregates that it is made from."""
+        items = list(map(parsed_expression, self.select))
+        below = {name_of(item): tuple(dict.fromkeys(one.name for one in columns_of(item))) for item in items}
+        if self.query is None:
+            return below
+        return {
+            name_of(item): tuple(one for column in columns_of(item) for one in below.get(column.name, ()))
+            for item in select_of(parsed(self.query)).expressions
+        }
+
+    @cached_property
+    def plain(self) -> dict[str, str]:
+        """By the key or the aggregate that a published column is, as it is, the name of that column."""
+        items = [] if self.query is not None else list(map(parsed_expression, self.select))
+        return {item.unalias().name: name_of(item) for item in items if isinstance(item.unalias(), exp.Column)}
 
 
 @dataclass(frozen=True)
@@ -68,6 +129,11 @@ class Understood:
     """How states are joined in place of rows; None if they cannot be, or there is nothing to join."""
     unjoined: str
     """Why they cannot be; empty if they can."""
+
+    @cached_property
+    def result(self) -> Result | None:
+        """What stands above keys and aggregates; None if just these are published."""
+        return Result(self.select, self.where, self.over) if self.select else None
 
     def below_join(self, state: object, window: object, nightly: Iterable[str]) -> Joined | None:
         """How states are joined in place of rows, where a spec asks for it or has a window.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -294,55 +292,6 @@ class NoWindow(NamedTuple):
     states: str | None = None
     final_after: int | None = None
     kept_parts: int | None = 0
-
-
-@dataclass(frozen=True)
-class Result:
-    """What is published of keys and aggregates, computed when states are merged.
-
-    States do not depend on it: with a window, another expression needs no row to be read again.
-    """
-
-    select: tuple[str, ...]
-    """Expressions with names, in Spark SQL over keys and aggregates."""
-    where: str | None
-    """Which results are published, in the same."""
-    query: str | None
-    """Over these, which it calls ``result``, where they are joined to lookups."""
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names of the published columns."""
-        from skewless.query.sql import made_by, names_of  # noqa: PLC0415  # a second of imports, which few specs need
-
-        return names_of(self.select) if self.query is None else tuple(made_by(self.query))
-
-    @cached_property
-    def beside(self) -> frozenset[str]:
-        """What results are joined to."""
-        from skewless.query.sql import read_in  # noqa: PLC0415  # see above
-
-        return frozenset() if self.query is None else frozenset(read_in(self.query))
-
-    @cached_property
-    def reads(self) -> dict[str, tuple[str, ...]]:
-        """By published column, the keys and aggregates that it is made from."""
-        from skewless.query.sql import columns_in, made_by, names_of  # noqa: PLC0415  # see above
-
-        below = dict(zip(names_of(self.select), map(columns_in, self.select), strict=True))
-        if self.query is None:
-            return below
-        made = made_by(self.query)
-        return {
-            name: tuple(one for column in columns for one in below.get(column, ())) for name, columns in made.items()
-        }
-
-    @cached_property
-    def plain(self) -> dict[str, str]:
-        """By the key or the aggregate that a published column is, as it is, the name of that column."""
-        from skewless.query.sql import plain_columns  # noqa: PLC0415  # see above
-
-        return plain_columns(self.select) if self.query is None else {}
 
 
 class SortColumn(NamedTuple):

@@ -28,12 +28,12 @@ from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSettings
 from skewless.spec.input import TABLES, ColumnName, FileFormat, Input
 from skewless.spec.part import Part, refuse_shared_paths, resolve_path
-from skewless.spec.result import QUARANTINE_COLUMNS, Length, NoWindow, Output, Quality, Result, Window, as_window
+from skewless.spec.result import QUARANTINE_COLUMNS, Length, NoWindow, Output, Quality, Window, as_window
 from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import AirflowSettings, Schedule
 
 if TYPE_CHECKING:
-    from skewless.query.understood import Joined, Understood
+    from skewless.query.understood import Joined, Result, Understood
 
 #: Names the result of all rows of the run itself, computed anew.
 FRESH = "fresh"
@@ -278,8 +278,7 @@ class JobSpec(Section):
     @cached_property
     def result(self) -> Result | None:
         """What of its query stands above keys and aggregates; None if just these are published."""
-        query = self.understood
-        return Result(query.select, query.where, query.over) if query and query.select else None
+        return self.understood and self.understood.result
 
     @property
     def lookups(self) -> dict[str, Input]:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from skewless.errors import SpecError
-from skewless.query.sql import names_of
+from skewless.query.sql import name_of, parsed_expression
 from skewless.query.statement import Statement
 from skewless_cli.first_spec.profile import Column, Profile
 
@@ -136,7 +136,7 @@ def _column(name: str) -> str:
     """A column as SQL has it: as it is, a field by its steps, all else in backticks."""
     if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name, re.ASCII):
         with suppress(ValueError):  # a word of the language
-            if names_of((name,)) == (name.rpartition(".")[2],):
+            if name_of(parsed_expression(name)) == name.rpartition(".")[2]:
                 return name
     return f"`{name.replace('`', '``')}`"
 
