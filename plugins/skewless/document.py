@@ -196,7 +196,7 @@ def describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
 class Section(Frozen):
     """A part of a spec."""
 
-    model_config = ConfigDict(json_schema_extra=describe)
+    model_config = ConfigDict(serialize_by_alias=True, json_schema_extra=describe)
 
 
 def _tell_editors(schema: dict[str, Any], model: type["Tagged"]) -> None:

@@ -17,24 +17,21 @@ class Balance(Frozen):
 
 
 class CertifiedFile(Frozen):
-    """A file of the input or of the published table.
-
-    Attributes:
-        version: as ``InputFile`` has it, as are values and inner.
-        sha256: of its bytes, if the run has recorded it; else empty.
-        rows: that the run has read of it, with the hash of their columns.
-        unchecked: why its rows are not told; empty if they are.
-    """
+    """A file of the input or of the published table."""
 
     path: str
     size_bytes: Count
     version: str = ""
+    """As ``InputFile`` has it, as are values and inner."""
     sha256: str = ""
+    """Of its bytes, if the run has recorded it; else empty."""
     values: dict[str, str | None] = Field(default_factory=dict)
     inner: dict[str, str | None] = Field(default_factory=dict)
     rows: Count = 0
+    """That the run has read of it, with the hash of their columns."""
     rows_hash: Count = 0
     unchecked: str = ""
+    """Why its rows are not told; empty if they are."""
 
 
 class CertifiedInput(Frozen):
@@ -48,65 +45,53 @@ class CertifiedInput(Frozen):
 
 
 class CertifiedRows(Frozen):
-    """The rows that were aggregated.
-
-    Attributes:
-        columns: that their hash is of, in order, with their types in DuckDB.
-        spark: the query that makes them of the rows of ``input``; empty if these are the rows.
-        duckdb: the same for DuckDB; empty if it is ``unchecked``, and why.
-    """
+    """The rows that were aggregated."""
 
     columns: dict[str, str]
+    """That their hash is of, in order, with their types in DuckDB."""
     total: Total
     spark: str = ""
+    """The query that makes them of the rows of ``input``; empty if these are the rows."""
     duckdb: str = ""
+    """The same for DuckDB; empty if it is ``unchecked``, and why."""
     unchecked: str = ""
 
 
 class CertifiedValue(Frozen):
-    """A published column beside the key: its aggregate over the rows in DuckDB, and how far that may be off.
-
-    Attributes:
-        within: ``rel_tol`` and ``abs_tol`` of ``math.isclose``; equal if it is empty.
-    """
+    """A published column beside the key: its aggregate over the rows in DuckDB, and how far that may be off."""
 
     spark: str
     duckdb: str = ""
     within: dict[str, float] = Field(default_factory=dict)
+    """``rel_tol`` and ``abs_tol`` of ``math.isclose``; equal if it is empty."""
     unchecked: str = ""
 
 
 class CertifiedResult(Frozen):
-    """The published table.
-
-    Attributes:
-        columns: that the hash of its rows is of, in order, with their types in DuckDB.
-        keys: the published name of each key column of the rows.
-        where: of which rows the values are told.
-    """
+    """The published table."""
 
     path: str
     snapshot: str
     columns: dict[str, str]
+    """That the hash of its rows is of, in order, with their types in DuckDB."""
     files: tuple[CertifiedFile, ...]
     keys: dict[str, str]
+    """The published name of each key column of the rows."""
     where: dict[str, int | None]
+    """Of which rows the values are told."""
     values: dict[str, CertifiedValue]
 
 
 class RunCertificate(Document):
-    """That what a run has published was made of its input, with nothing lost, doubled or altered.
-
-    Attributes:
-        query: of the spec; empty where it has none.
-        skewless: the release that wrote it.
-    """
+    """That what a run has published was made of its input, with nothing lost, doubled or altered."""
 
     run: str
     job: str
     part: str
     query: str
+    """Of the spec; empty where it has none."""
     skewless: str
+    """The release that wrote it."""
     input: CertifiedInput
     rows: CertifiedRows
     balances: tuple[Balance, ...]

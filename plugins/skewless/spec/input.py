@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from skewless.document import Tagged, one_of, shortened, unmet
 from skewless.errors import nearest
@@ -115,8 +115,6 @@ class Input(Tagged):
         **dict.fromkeys(TABLES, ("at", "parts")),
         "catalog": (),
     }
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     format: _InputFormat = Field(default="parquet", examples=["csv"])
     """What the files are, or which kind of table; catalog is a table of files that Spark knows."""

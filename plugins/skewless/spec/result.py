@@ -8,15 +8,7 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from skewless.document import LARGEST_COUNT, Section, Tagged, one_of, shortened, unmet
 from skewless.spec.input import TABLES, PathText, is_named, refuse_large
@@ -328,8 +320,6 @@ class Output(Tagged):
         **dict.fromkeys(_FILES[1:], ("grace_hours", "allow_gap")),
         **dict.fromkeys(TABLES, ("schema",)),
     }
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     format: _OutputFormat = Field(default="parquet", examples=["orc"])
     """What the files of a folder are, or which kind of table; csv has a header, and a table has Parquet files."""

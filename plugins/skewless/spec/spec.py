@@ -79,8 +79,6 @@ class Shadow(Section):
     It is reviewed code, as all of a spec: neither the trigger form nor the conf of a run can name another query.
     """
 
-    model_config = ConfigDict(serialize_by_alias=True)
-
     other: Annotated[str, AfterValidator(_meaningful)] = Field(
         alias="with",
         min_length=1,

@@ -42,13 +42,15 @@ MAX = of_itself("max", orderable_required, F.max)
 class ByOptions(Options):
     """Options of ``max_by`` and ``min_by``."""
 
-    by: str = Field(min_length=1, description="The column whose extreme is looked for.")
+    by: str = Field(min_length=1)
+    """The column whose extreme is looked for."""
 
 
 class OrderOptions(Options):
     """Options of ``first`` and ``last``."""
 
-    ignore_nulls: bool = Field(default=False, description="Look at rows with a value only.")
+    ignore_nulls: bool = Field(default=False)
+    """Look at rows with a value only."""
 
 
 def _beside(

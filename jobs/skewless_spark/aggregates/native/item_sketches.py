@@ -47,7 +47,8 @@ def as_is(arguments: Arguments) -> Column:
 class DistinctOptions(Options):
     """Options of ``approx_count_distinct``."""
 
-    rsd: float = Field(default=0.02, ge=0.0017, le=0.25, description="Relative standard deviation.")
+    rsd: float = Field(default=0.02, ge=0.0017, le=0.25)
+    """Relative standard deviation."""
 
     @property
     def lg_k(self) -> int:
@@ -62,9 +63,8 @@ class DistinctOptions(Options):
 class ThetaOptions(Options):
     """Options of ``theta_sketch_estimate``."""
 
-    lg_nom_entries: int = Field(
-        default=12, ge=4, le=26, description="Values that a full sketch keeps, as a power of 2."
-    )
+    lg_nom_entries: int = Field(default=12, ge=4, le=26)
+    """Values that a full sketch keeps, as a power of 2."""
 
 
 def _hll_count(sketch: Column) -> Column:
@@ -155,15 +155,15 @@ THETA_SKETCH_ESTIMATE = publishing(
 class ItemsOptions(Options):
     """Options of ``approx_top_k`` with ``publish: state``."""
 
-    max_items_tracked: int = Field(
-        default=10_000, ge=1, le=1_000_000, description="Values that a sketch keeps; with no more counts are exact."
-    )
+    max_items_tracked: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Values that a sketch keeps; with no more counts are exact."""
 
 
 class TopKOptions(ItemsOptions):
     """Options of ``approx_top_k``."""
 
-    k: int = Field(default=5, ge=1, le=100_000, description="Values in the result, at most.")
+    k: int = Field(default=5, ge=1, le=100_000)
+    """Values in the result, at most."""
 
     @model_validator(mode="after")
     def _tracked(self) -> Self:

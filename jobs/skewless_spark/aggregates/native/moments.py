@@ -159,7 +159,8 @@ def _moment(name: str, evaluate: Callable[[Column], Column]) -> NativeAggregate:
 class OtherOptions(Options):
     """Options of aggregates that are symmetric in two columns."""
 
-    other: str = Field(min_length=1, description="The second column.")
+    other: str = Field(min_length=1)
+    """The second column."""
 
 
 def _comoment(name: str, evaluate: Callable[[Column], Column]) -> NativeAggregate:

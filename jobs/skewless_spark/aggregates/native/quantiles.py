@@ -18,9 +18,8 @@ from skewless_spark.aggregates.native.sums import Options, publishing
 class SketchOptions(Options):
     """Options of ``approx_percentile`` with ``publish: state``."""
 
-    accuracy: int = Field(
-        default=75, ge=5, le=20_000, description="The rank of the result is off by at most 1/accuracy of the rows."
-    )
+    accuracy: int = Field(default=75, ge=5, le=20_000)
+    """The rank of the result is off by at most 1/accuracy of the rows."""
 
     @property
     def k(self) -> int:

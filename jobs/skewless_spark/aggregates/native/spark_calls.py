@@ -18,9 +18,8 @@ from skewless_spark.aggregates.native.sums import Options, merged_by, the_state
 class SparkOptions(Options):
     """Options of ``spark``."""
 
-    expression: str = Field(
-        min_length=1, max_length=10_000, description="One call of an aggregate function of Spark's."
-    )
+    expression: str = Field(min_length=1, max_length=10_000)
+    """One call of an aggregate function of Spark's."""
 
     @model_validator(mode="after")
     def _one_call(self) -> Self:

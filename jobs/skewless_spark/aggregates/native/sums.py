@@ -81,7 +81,8 @@ class HistogramOptions(Options):
     """Options of ``histogram``."""
 
     #: Each bin is a state column; for more bins than this, a sketch is the better tool.
-    edges: list[float] = Field(min_length=1, max_length=64, description="Where one bin ends and the next begins.")
+    edges: list[float] = Field(min_length=1, max_length=64)
+    """Where one bin ends and the next begins."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:

@@ -126,10 +126,10 @@ class Percentages(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    percentage: Share | None = Field(default=None, description="One share of the rows: the result is a value.")
-    percentages: list[Share] | None = Field(
-        default=None, min_length=1, max_length=100, description="Several of them: the result is an array."
-    )
+    percentage: Share | None = Field(default=None)
+    """One share of the rows: the result is a value."""
+    percentages: list[Share] | None = Field(default=None, min_length=1, max_length=100)
+    """Several of them: the result is an array."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
