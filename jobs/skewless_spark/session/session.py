@@ -3,8 +3,6 @@
 Spark comes without Hadoop's clients of object stores. A user's cluster often has them.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -16,23 +14,19 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object
 from skewless.spec.clusters import FIXED, is_fixed
 from skewless_spark.session.versions import own_logger, set_names
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
 
 #: A batch of rows has at most so many rows, and so many bytes unless a single row has more: Arrow's texts end at 2 GiB
 #: in a batch, and a JVM that is given some such batches has no memory left.
