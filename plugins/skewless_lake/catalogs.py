@@ -4,8 +4,6 @@ Metastores say where each partition of a table is: Hive's by Thrift, and Glue by
 public calls of libraries that pyiceberg's extras bring: ``pyiceberg[hive]``, ``pyiceberg[glue]``.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +34,7 @@ class TableName(NamedTuple):
     identifier: tuple[str, ...]
 
     @classmethod
-    def parse(cls, name: str) -> TableName:
+    def parse(cls, name: str) -> "TableName":
         """The parts of ``catalog.namespace.table``.
 
         >>> TableName.parse("local.marts.clicks")
@@ -49,7 +47,7 @@ class TableName(NamedTuple):
         return ".".join((self.catalog, *self.identifier))
 
 
-def open_catalog(name: str, root: str) -> Catalog:
+def open_catalog(name: str, root: str) -> "Catalog":
     """A catalog by its name.
 
     Credentials come from pyiceberg's own configuration alone: ``.pyiceberg.yaml`` or ``PYICEBERG_CATALOG__NAME__...``.
@@ -92,7 +90,7 @@ def configuration_of(name: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=16)
-def _open(name: str, properties: tuple[tuple[str, str], ...], process: int, file: int) -> Catalog:
+def _open(name: str, properties: tuple[tuple[str, str], ...], process: int, file: int) -> "Catalog":
     """A catalog, with the connections that it keeps; a process that was forked makes its own."""
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # an extra
 

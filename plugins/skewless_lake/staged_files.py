@@ -1,7 +1,5 @@
 """What is staged: the result of a run in files of the output's table, which no reader of the table sees yet."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -85,18 +83,18 @@ class OutputPart(NamedTuple):
     """The day or the hour."""
 
     @classmethod
-    def of(cls, job: Job) -> OutputPart:
+    def of(cls, job: Job) -> "OutputPart":
         """The one that a job computes."""
         return cls(job.spec.output, job.output_path, job.root, job.part)
 
     @classmethod
-    def all_of(cls, job: Job) -> tuple[OutputPart, ...]:
+    def all_of(cls, job: Job) -> tuple["OutputPart", ...]:
         """Those that a job publishes in, in this order: of keys in quarantine, if some may be, and of its result."""
         output = cls.of(job)
         return (output.quarantine, output) if job.spec.quality.quarantines else (output,)
 
     @property
-    def quarantine(self) -> OutputPart:
+    def quarantine(self) -> "OutputPart":
         """The part of the table beside this one that has its keys in quarantine."""
         path = f"{self.output.path.rstrip('/')}{QUARANTINE}"
         output = self.output.model_copy(update={"path": path, "sort": (), "columns": "evolve"})

@@ -3,8 +3,6 @@
 All files of the window are listed, and none is opened that the states know already.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import importlib.util
@@ -69,7 +67,7 @@ class ReadColumns:
     declared: Container[str]
 
     @classmethod
-    def of(cls, spec: JobSpec, source: Source) -> ReadColumns:
+    def of(cls, spec: JobSpec, source: Source) -> "ReadColumns":
         """Those of a job, from the source with the columns that it reads."""
         kinds = {**source.columns, **source.partition_columns}
         evolves = spec.input.missing_columns == "evolve" or spec.input.format == "catalog"  # the catalog has told them
@@ -130,7 +128,7 @@ class WindowInput:
     """Files of the input that are of no part."""
 
     @classmethod
-    def found(cls, spec: JobSpec, asked: Window, last: Part, root: str, where: str) -> WindowInput:
+    def found(cls, spec: JobSpec, asked: Window, last: Part, root: str, where: str) -> "WindowInput":
         """Find the files of a window; an ``InputError`` if the run's own part has no files."""
         length, timezone = asked.lengths[-1], spec.schedule.timezone
         wanted = parts_until(last, length, timezone) if length else None
@@ -166,7 +164,7 @@ class WindowInput:
                 "check the path, or wait until they are there",
             )  # fmt: skip
 
-    def with_types(self, wider: Mapping[str, str]) -> WindowInput:
+    def with_types(self, wider: Mapping[str, str]) -> "WindowInput":
         """The same with wider types of some columns of the files."""
         source = self.sample.source
         columns = {name: widest(kind, wider.get(name, kind)) or kind for name, kind in source.columns.items()}

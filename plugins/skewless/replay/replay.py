@@ -16,8 +16,6 @@ mean of all others, whatever the task. Policy ``static`` takes all waves in one 
 How far that may put the makespan off was measured beside runs row by row: see ``ORDER_ERROR``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -81,7 +79,7 @@ def as_it_ran(
     return _judged(AS_IT_RAN, job, reports, states, decisions, seconds)
 
 
-def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> CountedRun:
+def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> "CountedRun":
     """The run behind ``replay``, with its plans and reports, on counts by the slots of its own ring."""
     changed = _under(job, policy)
     if plan is None or plan.takes_all:
@@ -140,7 +138,7 @@ def _judged(
     )
 
 
-def _error(recorded: Sequence[StageReport], played: CountedRun) -> float:
+def _error(recorded: Sequence[StageReport], played: "CountedRun") -> float:
     """By which part of it a replay's makespan may be off: see ``ORDER_ERROR``."""
     alone = all(report.waves[1] - report.waves[0] <= 1 for report in recorded)
     counted = len(recorded[-1].histogram.seen_tail) >= played.counts.ring_slots
@@ -182,7 +180,7 @@ class CountedRun:
     sentences: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, job: Job, reports: Sequence[StageReport], counts: WaveCounts, follow: Follow) -> CountedRun:
+    def of(cls, job: Job, reports: Sequence[StageReport], counts: WaveCounts, follow: Follow) -> "CountedRun":
         """A run that is not played yet, with the slots and costs of the recorded one."""
         rows, row_seconds = sum(report.processed_rows for report in reports), None
         busy = [seconds for report in reports if report.tasks and (seconds := report.busy_seconds) is not None]
