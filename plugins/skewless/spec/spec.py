@@ -276,7 +276,8 @@ class JobSpec(Section):
     @cached_property
     def result(self) -> Result | None:
         """What of its query stands above keys and aggregates; None if just these are published."""
-        return self.understood and self.understood.result
+        query = self.understood
+        return query.result if query else None
 
     @property
     def lookups(self) -> dict[str, Input]:
