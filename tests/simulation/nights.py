@@ -144,7 +144,7 @@ class Nights(Scenario):
             version = next_version(job.covered, part, str(run), made, ROWS * len(new), _hashed(new))
             self._stands(store, version, f"{run} has {part.name}")
             rows += version.rows
-            versions.append(store.commit(version) if part.changed else Numbered(part.base or 0, version))
+            versions.append(store.commit_all([version])[0] if part.changed else Numbered(part.base or 0, version))
             if part.changed:
                 self.committed.add(part.name)
         self._merge_windows(store, job, attempt.ident, versions)

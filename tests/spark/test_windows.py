@@ -158,7 +158,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     (counted,) = last.version.left_out
     assert (counted.path, counted.rows) == (str(lake.path(0, "late")), 40)
     marked = counted.model_copy(update={"rows": 41})
-    store.commit(last.version.model_copy(update={"left_out": (marked,), "run": "marked"}))
+    store.commit_all([last.version.model_copy(update={"left_out": (marked,), "run": "marked"})])
     next_night = window_of(lake.prepared(2, ignore))
     assert next_night.ignored_rows == 41
 

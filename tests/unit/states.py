@@ -32,7 +32,7 @@ def add(store: StatesStore, run: str, part: str, *files: str) -> Numbered:
         full.parent.mkdir(parents=True, exist_ok=True)
         full.write_bytes(FILE)
     seen, states = SeenFile(path=run, size_bytes=1, ranks=(0,)), tuple(map(file_of, files))
-    return store.commit(PartVersion(part=part, fingerprint="f", run=run, files=(seen,), rows=1, states=states))
+    return store.commit_all([PartVersion(part=part, fingerprint="f", run=run, files=(seen,), rows=1, states=states)])[0]
 
 
 def make_old(store: StatesStore, age: dt.timedelta, *paths: str) -> None:

@@ -213,7 +213,7 @@ class Nights(RuleBasedStateMachine):
             if most is not None and len(versions) == most:
                 break
             version = next_version(run.window, part, run.name, states, len(held))
-            versions.append(run.store.commit(version).version if part.changed else version)
+            versions.append(run.store.commit_all([version])[0].version if part.changed else version)
         return versions
 
     def _written(self, store: StatesStore, attempt: int, part: str, held: list[tuple[int, int, Row]]) -> CommittedFile:

@@ -138,9 +138,8 @@ class Nights:
         if before is not None and (add or not states):
             seen, files = [*before.version.files, *seen], (*before.version.states, *files)
         rows = sum(file.rows for file in files)
-        return self.store.commit(
-            PartVersion(part=part(day), fingerprint="f", run=content, files=tuple(seen), rows=rows, states=files)
-        )
+        version = PartVersion(part=part(day), fingerprint="f", run=content, files=tuple(seen), rows=rows, states=files)
+        return self.store.commit_all([version])[0]
 
     def plan(self, last: int) -> NightPlan | None:
         newest = {day: self.store.newest(part(day))[0] for day in range(last - 4, last + 1)}
@@ -280,9 +279,9 @@ def test_a_damaged_node_keeps_all_files_for_a_while_and_then_goes(tmp_path: Path
 def test_a_day_that_is_to_come_takes_no_place_of_those_that_are_kept(tmp_path: Path) -> None:
     nights = some_nights(tmp_path)
     files = nights.write({"7": Counter(["typo"])})
-    nights.store.commit(
+    nights.store.commit_all([
         PartVersion(part="2099-01-01", fingerprint="f", run="typo", files=(), rows=1, states=files)
-    )  # fmt: skip
+    ])  # fmt: skip
     (Path(nights.store.root) / "parts" / f"{part(10)} copy").touch()
     for day in range(7, 11):
         nights.change(day, [1])
@@ -328,7 +327,7 @@ def version_of(store: StatesStore, run: str, ident: str) -> PartVersion:
 
 
 def test_a_version_of_which_any_file_is_damaged_is_passed_over(store: StatesStore) -> None:
-    older, newer = (store.commit(version_of(store, run, run)) for run in ("r1", "r2"))
+    older, newer = (store.commit_all([version_of(store, run, run)])[0] for run in ("r1", "r2"))
     assert store.newest(PART) == (newer, ())
     for path in (version_path(PART, 2), *(file.path for file in newer.version.states)):
         whole = store.fs.cat_file(f"{store.root}/{path}")
@@ -344,17 +343,17 @@ def test_a_version_of_which_any_file_is_damaged_is_passed_over(store: StatesStor
             assert len(faults) == 1, (path, kind)
             assert faults[0].startswith("version 2 cannot be used ("), (path, kind)
             # The run that made it begins again: a version that nobody can use does not count.
-            again = store.commit(version_of(store, "r2", f"again-{kind}"))
+            again = store.commit_all([version_of(store, "r2", f"again-{kind}")])[0]
             assert again.number == 3, (path, kind)
             assert store.newest(PART) == (again, ())
             store.fs.rm(f"{store.root}/{version_path(PART, 3)}")
             with store.fs.open(f"{store.root}/{path}", "wb") as out:
                 out.write(whole)
-    assert store.commit(version_of(store, "r2", "late")) == newer
+    assert store.commit_all([version_of(store, "r2", "late")])[0] == newer
     # A run that has read a damaged page says so.
     store.set_aside(PART, 2, "r3")
     assert store.newest(PART)[0] == older
-    assert store.commit(version_of(store, "r2", "anew")).number == 3
+    assert store.commit_all([version_of(store, "r2", "anew")])[0].number == 3
 
 
 def test_states_and_their_names_are_on_the_disk_before_a_version_counts(
@@ -376,7 +375,7 @@ def test_states_and_their_names_are_on_the_disk_before_a_version_counts(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "link", linked)
-    number = store.commit(version).number
+    number = store.commit_all([version])[0].number
     counts = done.index(f"link {store.path(version_path(PART, number))}")
     files = [noted, *(Path(store.path(file.path)) for file in version.states)]
     folders = [path for path in files[0].parents if path.is_relative_to(str(store))]

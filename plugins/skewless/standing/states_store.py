@@ -249,10 +249,6 @@ class StatesStore(Storage):
             self.verify(file)
         return version
 
-    def commit(self, version: PartVersion) -> Numbered:
-        """``commit_all`` of one version."""
-        return self.commit_all([version])[0]
-
     def commit_all(self, versions: Sequence[PartVersion], each: Each = map) -> list[Numbered]:
         """Add versions of parts, unless this run has added one that can be used: then that one counts.
 
