@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 48_038,
+    "lines of the product": 48_034,
     "lines of tests": 44_692,
     "words of pages": 50_525,
     "fields of a spec": 88,
