@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from skewless.errors import LedgerError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import bill_of
+from skewless_spark.engines import stage
 from skewless_spark.engines.stage import run_stage
-from skewless_spark.entries.pipeline import run_pipeline
+from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.versions import here
 from skewless_spark.stage.routes import Stage, drawn_queue, routed_queue, unrouted_queue
@@ -125,6 +127,29 @@ def test_the_bill_is_that_of_the_event_log(
         "validate",
     ]
     assert (bill.lost, bill.unknown) == ((), 0)
+
+
+def test_a_stage_tried_again_counts_once_and_the_lost_try_apart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared(tmp_path, spec_of(skewed_input(tmp_path), "key", {"n": "count"}))
+
+    def unbalanced(*_: object) -> None:
+        raise LedgerError("stage 0", "3,000 rows", "2,999", "nothing was committed")
+
+    with event_log(spark, tmp_path / "events") as events:
+        with monkeypatch.context() as once:
+            once.setattr(stage, "require_kept", unbalanced)
+            with pytest.raises(LedgerError):
+                run_stages(spark, run)
+        run_stages(spark, RunDirectory(str(run)))
+    bill = bill_of(run)
+    (name, lost), (again, counted) = bill.lost[0], bill.steps[0]
+    assert (name, again, len(bill.lost), bill.unknown) == ("stage 0", "stage 0", 1, 0)
+    assert counted.attempts == (run.committed("stages/0000").attempt,) != lost.attempts
+    assert lost.used_seconds + bill.counted.used == pytest.approx(used(ended_tasks(events)), rel=NEAR)
+    assert lost.tasks == counted.tasks
+    assert bill.lost_seconds > lost.used_seconds > 0
 
 
 # What a stage costs in Spark whatever its rows: counts, which do not depend on the machine as seconds do.

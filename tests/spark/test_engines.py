@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from skewless_spark.engines import ENGINES
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
 from tests.spark.toy_engine import Toy
+from tests.tiers import mostly_long
 
 NATIVE = {**AGGREGATES, "earliest": {"function": "first", "column": "word"}}
 PYTHON = {"words": {"function": "value_counts", "column": "word"}}
@@ -26,6 +28,22 @@ BOTH = {**NATIVE, **PYTHON}
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("engines") / "input", skewed(), files=20)
+
+
+@pytest.mark.parametrize("aggregates", mostly_long([NATIVE, PYTHON, BOTH], BOTH), ids=["native", "python", "both"])
+def test_all_engines_give_the_same_result(spark: SparkSession, tmp_path: Path, aggregates: dict[str, Any]) -> None:
+    path = write_input(tmp_path / "input", skewed(6_000), files=8)
+    results = {}
+    for engine in ("combine", "bypass", "staged"):
+        routing = {"reducers": 3, "waves": [1, 3], "first_plan": ["sample"] if engine == "bypass" else []}
+        spec = spec_of(path, "key", aggregates, engine=engine, routing=routing)
+        run, reports = reduce_job(spark, spec, tmp_path / engine)
+        results[engine] = as_rows(result_of(run))
+        assert sum(report.processed_rows for report in reports) == 6_000
+        assert (len(reports) == 1) == (engine != "staged")
+        assert reports[-1].histogram.seen_rows == 6_000
+    assert results["combine"] == results["staged"]
+    assert results["bypass"] == results["staged"]
 
 
 def test_auto_combines_few_rows_without_a_look_at_their_keys(spark: SparkSession, tmp_path: Path) -> None:
