@@ -2,8 +2,7 @@
 
 import contextlib
 import datetime as dt
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +12,7 @@ import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from deploy import local as standalone
+from tests.processes import until
 
 #: SQLite takes one writer at a time: a call that found the database locked is repeated for this long.
 LOCKED_SECONDS = 60.0
@@ -111,12 +111,8 @@ class AirflowRest:
         return str(self.of_run("GET", dag_id, run_id)["state"])
 
     def await_end(self, dag_id: str, run_id: str, seconds: float) -> str:
-        """Wait until a run has ended, and return its state.
-
-        Raises:
-            TimeoutError: it has not ended after so many seconds.
-        """
-        await_that(lambda: self.run_state(dag_id, run_id) in FINISHED_RUN, f"run {run_id} of {dag_id} to end", seconds)
+        """Wait until a run has ended, and return its state."""
+        until(lambda: self.run_state(dag_id, run_id) in FINISHED_RUN, f"run {run_id} of {dag_id} to end", seconds)
         return self.run_state(dag_id, run_id)
 
     def active_runs(self, dag_id: str) -> list[str]:
@@ -183,19 +179,6 @@ def up(
             yield rest
     finally:
         standalone.stop(home)
-
-
-def await_that(condition: Callable[[], bool], what: str, seconds: float) -> None:
-    """Wait until a condition holds; ``what`` is waited for, in words.
-
-    Raises:
-        TimeoutError: it does not hold after so many seconds.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"Waited {seconds:.0f} s for {what}.")
-        time.sleep(0.5)
 
 
 def _span(task: dict[str, Any]) -> tuple[float, float] | None:

@@ -3,7 +3,7 @@
 It is what ``make up`` starts, but with DAGs of the tests.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,9 @@ def served_airflow(
         settings: of its environment, instead of the usual ones.
         dags: for each DAG that is there from the beginning the text of its file.
     """
-    home, root = _laid_out(folder)
+    home, root = folder / "airflow", folder / "root"
+    (home / "dags").mkdir(parents=True, exist_ok=True)
+    root.mkdir(exist_ok=True)
     given = {**SETTINGS, "SKEWLESS_ROOT": str(root), "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"), **settings}
     for dag_id, text in (dags or {}).items():
         (home / "dags" / f"{dag_id}.py").write_text(f"# airflow\n{text}")
@@ -70,16 +72,5 @@ def served_airflow(
         yield served
 
 
-def _laid_out(folder: Path) -> tuple[Path, Path]:
-    home, root = folder / "airflow", folder / "root"
-    (home / "dags").mkdir(parents=True, exist_ok=True)
-    root.mkdir(exist_ok=True)
-    return home, root
-
-
 def dag_of(spec: Path) -> str:
     return f"from skewless_airflow.dags import build_dag\ndag = build_dag({str(spec)!r})\n"
-
-
-def await_that(condition: Callable[[], bool], what: str) -> None:
-    airflow_rest.await_that(condition, what, PATIENCE_SECONDS)

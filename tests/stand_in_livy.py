@@ -56,13 +56,11 @@ class Livy:
 
     Attributes:
         program: what runs an entry.
-        watch: is told of each request of a task before it is answered: ``list``, ``posted`` or ``resumed``.
     """
 
     folder: Path
     program: Sequence[str] = SPARK
     submit = {"runner": "livy", "polling_interval": 1}  # noqa: RUF012
-    watch: Callable[[str], None] = lambda *_: None
     address: str = ""
     batches: list[Batch] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -89,17 +87,13 @@ class Livy:
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         url = urlsplit(path)
         if method == "POST":
-            answer = self._post(body)
-            self.watch("posted")
-            return answer
+            return self._post(body)
         if method == "DELETE":
             batch = self.batches[int(url.path.removeprefix("/batches/"))]
             os.killpg(batch.process.pid, signal.SIGKILL)
             batch.deleted = True
             return 200, {"msg": "deleted"}
         assert method == "GET", method
-        if not url.path.endswith(("/state", "/log")):  # which its trigger asks for
-            self.watch("list" if url.path == "/batches" else "resumed")
         query = parse_qs(url.query)
         start, size = int(query.get("from", ["0"])[0]), int(query.get("size", ["100"])[0])
         if url.path == "/batches":

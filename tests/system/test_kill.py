@@ -1,7 +1,6 @@
 """A submitted step ends with its task: the JVM, and the Python below it."""
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.runners import StepRunner, runner_of
 from tests import airflow_setting
+from tests.processes import until
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -44,9 +44,7 @@ def runner_of_task(operator: SkewlessSparkOperator) -> StepRunner:
 
 def driver(tmp_path: Path) -> psutil.Process:
     mark = tmp_path / "pid"
-    deadline = time.monotonic() + 120
-    while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(lambda: mark.exists() and mark.read_text(), "the driver to begin", 120)
     return psutil.Process(int(mark.read_text()))
 
 

@@ -20,6 +20,7 @@ from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from tests import airflow_rest
 from tests.listening import drivers_of
+from tests.processes import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -85,10 +86,7 @@ def test_a_run_of_which_everything_was_killed_ends_with_the_right_result(tmp_pat
         rest.set_paused(JOB, paused=False)
         ident = rest.trigger(JOB, "killed", conf={"date": DAY})
         run = RunDirectory(f"{root}/runs/{JOB}/{safe_run_id(ident)}")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not Path(run.root, "stages/0000/attempts").exists():
-            assert time.monotonic() < deadline, "no stage has begun"
-            time.sleep(0.05)
+        until(Path(run.root, "stages/0000/attempts").exists, "a stage to begin", PATIENCE_SECONDS)
         running = standalone.recorded(home)
         assert running is not None
         kill_all(home, root)

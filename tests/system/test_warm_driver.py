@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from skewless_airflow.runners.on_one_machine import DriverSettings, DriverStep, 
 from skewless_airflow.runners.process_session import Session, born
 from tests import airflow_setting
 from tests.listening import drivers_of
+from tests.processes import until
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(600)]
 
@@ -110,13 +110,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             one.kill()
 
 
-def await_that(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
-        time.sleep(0.05)
-
-
 def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: World) -> None:
     first = world.prepare()
     driver = first.driver
@@ -131,8 +124,8 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
     assert folder.stat().st_mode & 0o777 == 0o700
     again = world.ask("stage", "--stage", "0", last=True)
     assert (again.failure, again.driver) == ("", driver)
-    await_that(lambda: not driver.processes(), "the driver to end after the last step")
-    await_that(lambda: not folder.exists(), "the driver to remove its folder")
+    until(lambda: not driver.processes(), "the driver to end after the last step", 60)
+    until(lambda: not folder.exists(), "the driver to remove its folder", 60)
 
 
 @pytest.mark.long
@@ -145,13 +138,13 @@ def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_th
     asked = json.dumps([world.settings.run_dir, world.settings.submit, dict(world.settings.environment), arguments])
     with subprocess.Popen([sys.executable, "-c", _TASK, asked], stdout=subprocess.DEVNULL) as task:
         attempts = Path(world.run.path(f"{stage_step(0)}/attempts"))
-        await_that(lambda: attempts.exists() and any(attempts.iterdir()), "the stage to be at work")
+        until(lambda: attempts.exists() and any(attempts.iterdir()), "the stage to be at work", 60)
         assert len(driver.processes()) >= 2
         # A JVM that cannot end by itself, as when it is short of memory.
         (java,) = (one for one in world.drivers() if one.name() == "java")
         java.suspend()
         task.send_signal(signal.SIGKILL)
-    await_that(lambda: not driver.processes(), "driver and JVM to end with the task", 10)
+    until(lambda: not driver.processes(), "driver and JVM to end with the task", 10)
     assert not world.run.exists(f"{stage_step(0)}/COMMIT.json")
     after = world.ask("stage", "--stage", "0")
     assert not after.failure, "\n".join(after.said)
@@ -164,7 +157,7 @@ def test_a_driver_without_a_step_ends_after_its_idle_time(world: World) -> None:
     settings = DriverSettings(world.settings.run_dir, world.settings.submit, environment)
     driver = World(world.root, settings).prepare().driver
     assert driver is not None
-    await_that(lambda: not driver.processes(), "the idle driver to end", 30)
+    until(lambda: not driver.processes(), "the idle driver to end", 30)
 
 
 def test_a_driver_in_use_is_not_shared_and_not_started_twice(world: World) -> None:
