@@ -42,12 +42,15 @@ class Engine:
         """Spark's settings for the query of a stage that does not route rows: those of even splits, some for each slot.
 
         Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
+        So rows that are joined to lookups are left to them.
         """
         job = stage.columns.job
         admitted = job.admitted_units(stage.plan.waves)
         placing = placing_settings(job, admitted)
         if placing and (stage.columns.reads_places or ROW_INDEX in job.source.reads):
             return placing
+        if job.lookups:
+            return {}
         wave = scanned_bytes(stage.spark, job, admitted, located=stage.columns.reads_places)
         sizes = [*wave, *(file.size_bytes for file in backlog)]
         return {

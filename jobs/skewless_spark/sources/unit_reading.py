@@ -68,31 +68,35 @@ _TASK_BYTES = 64 << 20
 
 
 class Tally:
-    """Counts the rows that a wave's reader reads and the rows that it returns, before routing; see ``LedgerLine``.
+    """Counts the rows of a wave before a map and those that its reader returns, before routing; see ``LedgerLine``.
 
     A tally belongs to one frame of ``read_units``, and has its counts once that has been run.
     """
 
     def __init__(self) -> None:
-        self._read = Observation("skewless read")
-        self._given = Observation("skewless given")
-        self._used = False
+        self._read: Observation | int = 0
+        self._given: Observation | None = None
 
-    def reading(self, frame: DataFrame) -> DataFrame:
-        """Count the rows of the files."""
-        self._used = True
+    def reading(self, frame: DataFrame, units: Sequence[Unit]) -> DataFrame:
+        """Count the rows of the files, where footers do not: else a filter need not wait for a count beneath it."""
+        if all(unit.counted for unit in units):
+            self._read = sum(unit.rows for unit in units)
+            return frame
+        self._read = Observation("skewless read")
         return frame.observe(self._read, F.count(F.lit(1)).alias("rows"))
 
     def giving(self, frame: DataFrame) -> DataFrame:
         """Count the rows that leave the reader."""
+        self._given = Observation("skewless given")
         return frame.observe(self._given, F.count(F.lit(1)).alias("rows"))
 
     @property
     def counts(self) -> dict[str, int | None]:
         """``source_rows`` and ``given_rows``, as a stage report has them."""
-        if not self._used:
-            return {"source_rows": 0, "given_rows": 0}
-        return {"source_rows": _rows(self._read), "given_rows": _rows(self._given)}
+        return {
+            "source_rows": self._read if isinstance(self._read, int) else _rows(self._read),
+            "given_rows": _rows(self._given) if self._given else 0,
+        }
 
 
 def _rows(observed: Observation) -> int | None:
@@ -131,7 +135,7 @@ def read_units(
     wanted = list(source_columns(job, columns))
     rows = source_rows(spark, job, ordinals, wanted, located=located if job.spec.map is None else bool(located))
     if tally:
-        rows = tally.reading(rows)
+        rows = tally.reading(rows, [job.units[ordinal] for ordinal in ordinals])
     if job.spec.map is None:
         found = rows.selectExpr(*(f"s{wanted.index(name)} AS c{n}" for n, name in enumerate(columns)), ORIGIN)
     else:

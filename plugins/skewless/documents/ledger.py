@@ -26,8 +26,7 @@ class LedgerLine(Frozen):
     """One stage: ``admitted + backlog_in = processed + backlog``, and the rows that should have come in.
 
     ``listed_rows`` are the rows of the footers; or, where footers do not tell how many rows will be admitted, the rows
-    that reader and map gave out, counted there and not where they arrived. ``source_gap`` is the difference between
-    the rows read and those of the footers, where there are footers.
+    that reader and map gave out, counted there and not where they arrived.
     """
 
     stage: int = Field(ge=0, le=LAST_STAGE)
@@ -36,14 +35,10 @@ class LedgerLine(Frozen):
     backlog_in_rows: int = Field(ge=0)
     processed_rows: int = Field(ge=0)
     backlog_rows: int = Field(ge=0)
-    source_gap: int = Field(default=0, ge=0)
 
     @classmethod
     def of(cls, job: Job, report: StageReport) -> LedgerLine:
         """The line of one report."""
-        known = report.source_rows is not None
-        if known and not all(counted := column(job.units, "counted")):
-            known = all(counted[ordinal] for ordinal in job.admitted_units(report.waves))
         return cls(
             stage=report.stage,
             listed_rows=listed_rows(job, report),
@@ -51,13 +46,13 @@ class LedgerLine(Frozen):
             backlog_in_rows=report.backlog_in_rows,
             processed_rows=report.processed_rows,
             backlog_rows=report.backlog_rows,
-            source_gap=abs((report.source_rows or 0) - job.admitted_rows(report.waves)) if known else 0,
         )
 
 
 def listed_rows(job: Job, report: StageReport) -> int:
     """Rows that a stage had to admit: those of the footers, or, where footers cannot tell, those that were read."""
-    if job.counted:
+    counted = column(job.units, "counted")
+    if job.spec.map is None and all(counted[ordinal] for ordinal in job.admitted_units(report.waves)):
         return job.admitted_rows(report.waves)
     return report.given_rows or 0
 
@@ -182,8 +177,6 @@ def stage_problems(lines: Sequence[LedgerLine], left_over: int = 0) -> tuple[str
         at = f"stage {line.stage}"
         if line.admitted_rows != line.listed_rows:
             problems.append(f"{at} admitted {line.admitted_rows:,} rows of the {line.listed_rows:,} listed")
-        if line.source_gap:
-            problems.append(f"{at} read {line.source_gap:,} rows more or less than the footers list")
         if line.backlog_in_rows != left_over:
             problems.append(f"{at} took in {line.backlog_in_rows:,} backlog rows of the {left_over:,} left over")
         came, went = line.admitted_rows + line.backlog_in_rows, line.processed_rows + line.backlog_rows

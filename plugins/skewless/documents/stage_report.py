@@ -132,9 +132,9 @@ class StageReport(Columnar, Document):
         rows_hash: of the processed rows, see ``skewless.document.HASHES``; null in a simulation.
         tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).
         splits: one entry per input split, by its number, where nothing was routed; none where nobody counted them.
-        source_rows: rows that were read of the wave, counted by the reader, where the listing does not
-            say how many rows the wave admits: they are mapped, or their number was estimated. Null where nothing was
-            read either, as Spark has seen from a condition that no row can satisfy it.
+        source_rows: rows of the wave before the map, where not as many are admitted or their number was estimated: by
+            the footers, else counted by the reader. Null where that read nothing, as Spark has seen from a condition
+            that no row can satisfy it.
         given_rows: what became of them before they were routed: rows of the map, or the same ones.
         found_states: states of earlier stages that tasks went on from, where each key has one (``state: forward``).
         moved_states: those of them that were read from the files of another task, as their keys had moved.

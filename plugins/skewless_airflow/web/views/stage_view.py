@@ -46,7 +46,7 @@ class StageView:
     """One committed stage; if nothing was routed, its input splits are shown as its tasks.
 
     Attributes:
-        source_rows: lines or rows that were read of the input, where the listing does not say how many there are.
+        source_rows: lines or rows of the input before a map, where these may be other ones than those admitted.
         even_share: the rows processed over the slots, which no largest load is below.
         side_by_side: the loads that the stage waited for, longest first: of its tasks, or where there are more of them
             than slots, of the slots, each with the tasks that it takes one after another.
