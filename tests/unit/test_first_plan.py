@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
-from skewless.documents.job import Algebra, Job, Source
+from skewless.documents.job import Algebra, Job, Lookup, Source
 from skewless.documents.stage_report import EngineChoice, Histogram
 from skewless.planner.engine_choice import (
     KEYS_OF_A_TASK,
@@ -175,6 +175,14 @@ def test_only_few_rows_of_a_known_price_are_combined_unseen() -> None:
     assert not combined_unseen(guessed)
     assert not combined_unseen(job(row_seconds=None).model_copy(update={"units": few.units}))
     assert not combined_unseen(job(**price, setup_seconds=0.01).model_copy(update={"units": few.units}))
+
+
+@pytest.mark.parametrize(("lookup_rows", "engine"), [(2 * ROWS, "combine"), (1_000, "staged")])
+def test_no_stage_that_finds_out_is_worth_a_join_of_more_rows_than_its_own(lookup_rows: int, engine: str) -> None:
+    frozen = job(row_seconds=1e-6, state_bytes=200)
+    lookup = Lookup(name="pages", input_path="/pages", source=frozen.source, units=synthetic.job([lookup_rows]).units)
+    choice = first_choice(frozen.model_copy(update={"lookups": (lookup,)}), None)
+    assert (choice.engine, f"joined to {2 * ROWS:,}, and" in choice.sentence) == (engine, engine == "combine")
 
 
 def test_few_rows_of_a_known_price_fit_one_process() -> None:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from skewless.bounds import makespan
-from skewless.columns import column, numbers
+from skewless.columns import column, exact_sum, numbers
 from skewless.documents.job import Job
 from skewless.documents.stage_report import EngineChoice, Histogram
 from skewless.planner.forecast.key_sample import KeyCounts
@@ -73,13 +73,17 @@ def _unseen(job: Job, rows: int, splits: int, largest_split: int) -> EngineChoic
     """The engine where nothing is known of the keys: a stage that finds out, unless it takes longer than it can save.
 
     ``combine`` makes at most one state for each row, those of a split one after the other. Of a mapper in Python,
-    neither the number of rows nor their cost is known.
+    neither the number of rows nor their cost is known. Each stage joins its rows to the whole of the lookups.
     """
     known = job.spec.map is None or job.spec.map.mapper is None
     seconds = max(rows / job.slots_at(), largest_split) * _state_seconds(job)
-    if not known or not _cheap(job) or seconds > FIRST_STAGE_SECONDS:
+    joined, first = sum(exact_sum(numbers(lookup.units, "rows")) for lookup in job.lookups), job.wave_rows(0)
+    if not known or not _cheap(job) or (seconds > FIRST_STAGE_SECONDS and joined <= first):
         return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
-    words = f"nothing is known of the keys yet, and {rows:,} states would take {seconds:,.1f} s, less than to find out"
+    price = f"{rows:,} states would take {seconds:,.1f} s, less than to find out"
+    if seconds > FIRST_STAGE_SECONDS:
+        price = f"to find out, {first:,} rows would be joined to {joined:,}, and all others to these again"
+    words = f"nothing is known of the keys yet, and {price}"
     return EngineChoice(engine="combine", rows=rows, splits=splits, sentence=f"combine: {words}")
 
 
