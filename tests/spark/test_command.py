@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from skewless.spec.spec import JobSpec
 from skewless_cli import run_view, running, say, views
 from skewless_cli.main import app
 from skewless_spark.prepare.prepare import prepare
+from tests.processes import side_by_side
 from tests.spark.scenario import Told, write_input
 from tests.spark.test_pipeline import skewed
 from tests.unit.test_retention import _run
@@ -147,6 +149,26 @@ def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(
     shown = here("show", "run")
     assert shown.returncode == 0
     assert f"ledger: {ROWS:,} rows in the input, {ROWS:,} processed, {ROWS:,} in the states: balances" in shown.stdout
+
+
+@pytest.mark.long
+def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(home: Path) -> None:
+    run = ["run", "spec.yaml", "--set", "engine=staged", "--set", "output.path=again", "--json", "--run-dir"]
+    undisturbed = command(*run, "undisturbed", cwd=home)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    stage = home / "killed" / "stages" / "0001"
+    with side_by_side(
+        [[*SKEWLESS, *run, "killed"]], cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as (killed,):
+        while not any(stage.glob("attempts/*/_temporary")):
+            assert killed.poll() is None, "the run has ended before it was killed"
+            time.sleep(0.01)
+    assert not (stage / "COMMIT.json").exists()
+    assert (home / "killed" / "stages" / "0000" / "COMMIT.json").exists()
+    resumed = command(*run, "killed", cwd=home)
+    assert resumed.returncode == 0, resumed.stderr
+    first, second = (pq.read_table(json.loads(one.stdout)["result_path"]) for one in (undisturbed, resumed))
+    assert first.equals(second)
 
 
 _VIEWS = """

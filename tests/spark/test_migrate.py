@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec, parse_spec
@@ -86,6 +87,22 @@ def test_before_and_after_give_the_same_answer(spark: SparkSession, names: dict[
     if name == "visits_by_page":
         plans = [run.plan(stage) for stage in range(run.committed_stages())]
         assert any(len({task for task, _ in shares}) > 1 for plan in plans for shares in plan.head.values())
+
+
+@pytest.mark.long
+def test_the_comparison_finds_what_differs_and_nothing_else(spark: SparkSession, names: dict[str, Any]) -> None:
+    run, old = run_of(spark, names, "clicks_by_page", "output.path=seen"), names["plain"]
+    hot = F.col("clicks") == old.agg(F.max("clicks")).first()[0]
+    changed = {
+        "a count too many": (old.withColumn("clicks", F.col("clicks") + hot.cast("int")), 1),
+        "a key missing": (old.filter(~hot), 1),
+        "a key too many": (old.unionByName(old.filter(hot).withColumn("page", F.lit("new"))), 1),
+        "another rounding": (old.withColumn("ms", F.col("ms") * (1 + 1e-13)), 0),
+        "another mean": (old.withColumn("ms", F.when(hot, F.col("ms") * 1.001).otherwise(F.col("ms"))), 1),
+        "a null for a number": (old.withColumn("ms", F.when(~hot, F.col("ms"))), 1),
+    }
+    found = {what: differing(spark, run, other) for what, (other, _) in changed.items()}
+    assert found == {what: number for what, (_, number) in changed.items()}
 
 
 def test_every_spec_of_the_page_is_run_and_short() -> None:

@@ -100,6 +100,15 @@ def test_states_that_no_array_holds_are_told_as_that() -> None:
 ANY_KEYS = st.lists(st.none() | st.text(max_size=3) | st.sampled_from(["a", "b", "NULL", ""]), max_size=60)
 
 
+def test_a_key_keeps_its_number_in_later_batches() -> None:
+    index = KeyIndex()
+    index.number(pa.array(["b", "a"]))
+    groups, new_rows = index.number(pa.array(["c", "a", "d", "b", "c"]))
+    assert groups.tolist() == [2, 1, 3, 0, 2]
+    assert new_rows.tolist() == [0, 2]
+    assert len(index) == 4
+
+
 def test_a_slice_of_a_longer_array_is_numbered_by_its_own_rows() -> None:
     groups, new_rows = KeyIndex().number(pa.array(["x", "y", None, "y", "z"]).slice(2, 2))
     assert (groups.tolist(), new_rows.tolist()) == ([0, 1], [0, 1])
