@@ -102,6 +102,10 @@ class ClusterProcess:
     def signal(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
 
+    def kill_driver(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)

@@ -6,6 +6,7 @@ Over four of its packages; over all of it, which takes minutes, with ``SKEWLESS_
 import os
 import shutil
 import statistics
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +83,15 @@ def test_what_depends_on_order_is_what_one_thread_says(spark: SparkSession, corp
         assert came["column"] == statistics.median(row["column"] for row in rows), token
         visits = [{name: visit[name] for name in ("start", "end", "rows")} for visit in came["stretches"]]
         assert visits == stretches([row["line"] for row in rows]), token
+
+
+def test_heavy_hitters_of_the_corpus_are_within_their_stated_error(spark: SparkSession, corpus: Path) -> None:
+    routing = {"policy": "adaptive", "reducers": 3, "stage_overhead": 0}
+    run, _ = reduce_job(spark, catalog_spec("heavy_hitters", routing=routing), corpus / "hitters")
+    exact = Counter((row["token"], row["file"]) for row in rows_in_order(run))
+    result = result_of(run).to_pylist()
+    assert sum(row["occurrences"] for row in result) == sum(exact.values())
+    for row in result:
+        for one in row["files"]:
+            count = exact[row["token"], one["item"]]
+            assert abs(one["count"] - count) <= 2.7 / 64 * row["occurrences"], (row["token"], one)

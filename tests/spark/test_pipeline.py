@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from skewless.errors import InputError, LedgerError, SpecError
+from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
+from skewless.publication.records import published_path
 from skewless.run.directory import RunDirectory
 from skewless.spec.input import Input
 from skewless_spark.engines import ENGINES
@@ -175,6 +176,21 @@ def test_an_empty_input_publishes_an_empty_result(spark: SparkSession, tmp_path:
     assert result_of(run).num_rows == 0
     assert finished.publication.keys == 0
     assert pq.read_table(finished.publication.path).column_names[: 1 + len(aggregates)] == ["key", *aggregates]
+
+
+def test_a_failed_expectation_leaves_the_published_day_and_its_report(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    fields: dict[str, Any] = {"engine": "combine", "output": {"path": str(tmp_path / "out")}}
+    run, _, _ = run_job(spark, spec_of(skewed_input, "key", {"n": "count"}, **fields), tmp_path / "good")
+    folder = Path(published_path(run.job()))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    never = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "max_value": 0}}
+    bad = spec_of(skewed_input, "key", {"n": "count"}, **fields, quality={"expectations": [never]})
+    with pytest.raises(QualityError, match=r"checks failed: n: values between, max_value=0 \("):
+        run_job(spark, bad, tmp_path / "bad")
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert RunDirectory(str(tmp_path / "bad")).commit_of("quality") is not None
 
 
 def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committed(

@@ -53,6 +53,9 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     },
 }
 
+#: Those in which one is killed, too; each of the others is a stage of its own kind.
+DISTURBED = ("native", "carried states", "mapped")
+
 
 @contextmanager
 def clusters(run: RunDirectory, *names: str, **how: Any) -> Iterator[list[ClusterProcess]]:
@@ -136,7 +139,7 @@ def plain_sums() -> Counter[str | None]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", ["native", "python alone, no budget", "carried states alone, no budget"])
 def test_two_clusters_share_a_run_and_say_what_one_alone_says(
     spark: SparkSession, tmp_path: Path, scenario: str
 ) -> None:
@@ -145,7 +148,7 @@ def test_two_clusters_share_a_run_and_say_what_one_alone_says(
         assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
     assert stages_done(run)
     assert set(shares(run)) == {"east", "west"}
-    if "budget" not in scenario:
+    if scenario in DISTURBED:
         assert any(report.backlog_rows for report in run.reports())
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
 
@@ -173,6 +176,28 @@ def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packa
     assert f"partition {held}: expected fencing number {before.of(held).fence} of sleeper-" in sleeper.log.read_text()
     assert leases(run, 0).committed()[held] == after.committed()[held]
     assert sums_in_the_states(run) == plain_sums()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", DISTURBED)
+def test_one_that_is_killed_in_the_middle_of_a_task_is_replaced(
+    spark: SparkSession, tmp_path: Path, scenario: str
+) -> None:
+    run, spec = shared_run(tmp_path, scenario)
+    with clusters(run, "east", "west") as (east, west):
+
+        def at_work() -> bool:
+            stage = run.committed_stages()
+            if stage == 0 or not run.exists(f"plans/{stage:04d}.json"):
+                return False
+            assert not stages_done(run)
+            return any(name.startswith("task-") for name in east.holds(leases(run, stage)))
+
+        await_that(at_work, east, west)
+        east.kill_driver()
+        assert west.ended_well(), west.log.read_text()
+    assert stages_done(run)
+    require_the_answer_of_one_alone(spark, run, spec, tmp_path)
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -174,6 +175,22 @@ def test_a_text_is_read_as_plain_spark_reads_it_or_refused_in_one_sentence(
         assert "\n" not in sentence
     else:
         assert found == expected
+
+
+@pytest.mark.parametrize("name", [one for one, (_, kinds) in BYTES.items() if kinds == "k string, v string"])
+def test_duckdb_reads_the_same_lines(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    if "mark" in name or name.endswith(("bz2", "GZ")):
+        pytest.skip("DuckDB takes the mark for a part of no text, and knows other endings")
+    content, schema = BYTES[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    try:
+        query = f"SELECT k, v FROM read_csv('{path}', all_varchar = true, header = true, delim = ',', quote = '\"')"
+        expected = duckdb.connect().execute(query).fetchall()
+    except duckdb.Error:
+        expected = None
+    if expected is not None and plainly(spark, path, schema) is not None:
+        assert rows_of(spark, job_of(path, "csv"), ["k", "v"]) == expected
 
 
 @pytest.mark.parametrize(
