@@ -103,6 +103,13 @@ def test_the_schedule_is_the_specs(small: Path) -> None:
     assert str(dag.schedule.description).endswith(", Europe/Zurich; computes the day before")
 
 
+@pytest.mark.parametrize("path", sorted((PROJECT / "jobs" / "catalog").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_spec_of_the_catalog_has_a_dag_of_its_name(path: Path) -> None:
+    dag = build_dag(path)
+    dag.validate()
+    assert dag.dag_id == load_spec(path).name
+
+
 def test_names_stand_on_the_page_of_a_dag_as_they_are_written() -> None:
     key, column = "*word*", "<b>[a](http://b)</b> `_*c*_`"
     page = build_dag(_spec(key=key, aggregates={"n": {"function": "max", "column": column}})).doc_md
@@ -152,6 +159,12 @@ def _catalog_dags(bag: DagBag) -> list[str]:
 
 def _write(path: Path, **changes: object) -> None:
     path.write_text(yaml.safe_dump({**SPEC, **changes}))
+
+
+def test_a_sound_catalog_gives_one_dag_for_each_spec_and_no_errors(catalog: Path) -> None:
+    _write(catalog / "other.yaml", name="other")
+    bag = DagBag(DAGS)
+    assert (_catalog_dags(bag), bag.import_errors) == (["other", "small"], {})
 
 
 @pytest.mark.parametrize(

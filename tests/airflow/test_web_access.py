@@ -30,6 +30,14 @@ STATIC = Path(str(web.__file__)).parent / "static"
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
+_EVERYBODY = ("", "nobody", "viewer", "admin")
+#: Ways out of a folder, as they come over the wire.
+_TRAVERSALS = (
+    "../security.py", "..%2fsecurity.py", "..%2Fsecurity.py", "%2e%2e/security.py",
+    "%2e%2e%2fsecurity.py", "..%5csecurity.py", "....//security.py", "%2fetc%2fpasswd", "//etc/passwd",
+    "/etc/passwd", "..%252fsecurity.py", "x%00.css", "skewless.css/../../security.py", "%c0%ae%c0%ae/x",
+)  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) -> Iterator[dict[str, TestClient]]:  # noqa: ARG001
@@ -135,6 +143,14 @@ def test_lists_name_only_what_the_user_may_read(clients: dict[str, TestClient]) 
         assert FORBIDDEN_DAG in clients["admin"].get(address).text
 
 
+def test_no_path_leads_out_of_the_static_files(clients: dict[str, TestClient]) -> None:
+    for path in _TRAVERSALS:
+        for user in _EVERYBODY:
+            answer = clients[user].get(f"/skewless/static/{path}")
+            assert answer.status_code in ({401, 403} if user in {"", "nobody"} else {404}), path
+            assert "def harden" not in answer.text
+
+
 def test_a_file_beside_the_static_ones_is_not_served(clients: dict[str, TestClient], tmp_path: Path) -> None:
     secret = tmp_path / "secret.css"
     secret.write_text("p { color: secret }")
@@ -169,6 +185,12 @@ def test_an_address_that_names_nothing_is_told_so_in_one_sentence(
             assert answer.json()["error"] if "/api/" in str(answer.url) else '<p class="note">' in answer.text
         else:
             assert ".." in (dag_id, run_id)
+
+
+def test_an_address_with_a_line_end_does_not_get_past_airflows_router(clients: dict[str, TestClient]) -> None:
+    for user in _EVERYBODY:
+        answer = clients[user].get(f"/skewless/dags/{DAG}/runs/one%0a/skew")
+        assert (answer.status_code, answer.text) == (404, '{"detail":"Not Found"}')
 
 
 @pytest.mark.parametrize("group", ["..", "../one", "a/b", "a\\b", "%2e%2e", "a+b", "\0", "x" * 300])
