@@ -24,10 +24,12 @@ from skewless.run.directory import RunDirectory
 from skewless_cli import check_certificate
 from skewless_cli.certify import certificate_of
 from skewless_cli.main import app
+from skewless_spark.entries.pipeline import run_pipeline
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result import merge
 from skewless_spark.stage import routes
 from skewless_spark.states.job_columns import hash_of_row
-from tests.spark.scenario import run_job, spec_of, write_input
+from tests.spark.scenario import DATE, run_job, spec_of, write_input
 
 AGGREGATES = {
     "clicks": "count",
@@ -100,6 +102,24 @@ def test_a_certificate_holds_whatever_the_engine(spark: SparkSession, tmp_path: 
     run = certified(spark, tmp_path, rows_of(2000), **fields)
     lines = audited(certificate_of(run).sealed())
     assert [line for line in lines if not line.startswith("good: ")] == []
+    assert sum("computed anew" in line for line in lines) == len(AGGREGATES)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_certificate_holds_of_kept_states_and_of_tables(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    output = {"path": str(tmp_path / "out"), "format": kind}
+    spec = spec_of(tmp_path / "in" / "{date}", "page", AGGREGATES, window=3, engine="combine", output=output)
+    days = [DATE - dt.timedelta(days=before) for before in (3, 2, 1, 0)]
+    for seed, day in enumerate(days):
+        write_input(tmp_path / "in" / str(day), rows_of(300, seed), 2)
+    for day in days[2:]:  # the second goes on from states, and a file has come late
+        run = RunDirectory(str(tmp_path / f"run-{day}"))
+        prepare(run, spec, day, str(tmp_path))
+        run_pipeline(spark, run)
+        pq.write_table(rows_of(50, 9), tmp_path / "in" / str(days[1]) / "late.parquet")
+    lines = audited(certificate_of(run).sealed())
+    assert [line for line in lines if not line.startswith("good: ")] == []
+    assert "good: the rows of window 3: 950" in lines
     assert sum("computed anew" in line for line in lines) == len(AGGREGATES)
 
 

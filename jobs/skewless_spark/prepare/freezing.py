@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -38,6 +40,7 @@ from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested, refuse_without_order
 from skewless_spark.session.session import build_session, session_in_jvm
+from skewless_spark.session.versions import to_arrow
 from skewless_spark.sources.formats.column_types import EMPTY_KEY_TYPE, UNSUPPORTED, fields_within
 from skewless_spark.sources.formats.input_files import FILE_COLUMNS
 from skewless_spark.sources.lake.table_inputs import LakeTable, conditions_of
@@ -179,12 +182,17 @@ def _frozen(
 _FEW_STATES, _SAMPLED_UNITS, _SAMPLED_ROWS = 0.5, 4, 1 << 16
 
 
-def _has_few_states(spark: SparkSession, job: Job) -> bool:
+def key_counts(spark: SparkSession, job: Job) -> npt.NDArray[np.int64]:
+    """How often the keys of the first mapped rows of some units occur, counted by Spark."""
     ordinals = range(0, len(job.units), max(1, len(job.units) // _SAMPLED_UNITS))[:_SAMPLED_UNITS]
     rows = read_units(spark, job, ordinals, job.spec.key, located=False).limit(_SAMPLED_ROWS)
     of_keys = rows.groupBy(*(f"c{number}" for number in range(len(job.spec.key)))).count()
-    seen, states = of_keys.agg(F.coalesce(F.sum("count"), F.lit(0)), F.count(F.lit(1))).collect()[0]
-    return bool(0 < states <= seen * _FEW_STATES)
+    return to_arrow(of_keys.select("count"))["count"].to_numpy()
+
+
+def _has_few_states(spark: SparkSession, job: Job) -> bool:
+    counts = key_counts(spark, job)
+    return bool(0 < len(counts) <= counts.sum() * _FEW_STATES)
 
 
 class _Lookups(NamedTuple):

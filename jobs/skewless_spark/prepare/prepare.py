@@ -31,7 +31,7 @@ from skewless.standing.states_retention import pin
 from skewless_lake.publication import drawn_turn, latest_turn
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.earlier_runs import skipped_parts
-from skewless_spark.prepare.freezing import check_spec, freeze
+from skewless_spark.prepare.freezing import check_spec, freeze, key_counts
 from skewless_spark.session.session import slots_to_come
 from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.formats.column_types import arrow_type_of
@@ -115,10 +115,21 @@ def _first_decision(job: Job) -> Decision:
     asked = ENGINES.get(job.asked_engine)
     wanted = not combined_unseen(job) if asked is None else places and asked.places
     sample = sample_keys(job) if wanted else None
+    if sample is None and asked is None:
+        sample = _sampled_by_spark(job)
     known = sample is not None and sample.texts is not None
     choice = first_choice(job, sample.key_counts if sample else None, named=known and places)
     plan = _staged_plan_0(job, sample) if choice.traits.in_stages else first_plan(job)
     return first_decision(job, plan, choice, sample if places else None)
+
+
+def _sampled_by_spark(job: Job) -> KeySample | None:
+    """How often keys occur that a query makes, where a stage would have to find out."""
+    spark, given = SparkSession.getActiveSession(), job.spec.map
+    if spark is None or given is None or given.sql is None or first_choice(job, None).engine != "staged":
+        return None
+    counts = key_counts(spark, job)
+    return KeySample(counts) if len(counts) else None
 
 
 def _staged_plan_0(job: Job, sample: KeySample | None) -> RoutingPlan:
