@@ -185,7 +185,9 @@ _FEW_STATES, _SAMPLED_UNITS, _SAMPLED_ROWS = 0.5, 4, 1 << 16
 def key_counts(spark: SparkSession, job: Job) -> npt.NDArray[np.int64]:
     """How often the keys of the first mapped rows of some units occur, counted by Spark."""
     ordinals = range(0, len(job.units), max(1, len(job.units) // _SAMPLED_UNITS))[:_SAMPLED_UNITS]
-    rows = read_units(spark, job, ordinals, job.spec.key, located=False).limit(_SAMPLED_ROWS)
+    rows = read_units(spark, job, ordinals, job.spec.key, located=False)
+    if all(job.units[ordinal].span is None for ordinal in ordinals):
+        rows = rows.limit(_SAMPLED_ROWS)  # what reads row groups in Python takes offence at an end before theirs
     of_keys = rows.groupBy(*(f"c{number}" for number in range(len(job.spec.key)))).count()
     return to_arrow(of_keys.select("count"))["count"].to_numpy()
 
