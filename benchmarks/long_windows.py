@@ -194,7 +194,12 @@ def figure(measured: Mapping[str, Any], night: str, way: str, name: str = "secon
 
 
 def _words(cell: Cell) -> str:
-    return f"{cell.window} days, {cell.rows / 1e6:g} M rows, {cell.keys:,} keys, {cell.late:.1%} late"
+    _, rows, keys, late = Cell(0)
+    other = {
+        f"{cell.rows / 1e6:g} M rows": cell.rows != rows, f"{cell.keys:,} keys": cell.keys != keys,
+        f"{cell.late:.1%} late": cell.late != late,
+    }  # fmt: skip
+    return ", ".join([f"{cell.window} days", *(words for words, unusual in other.items() if unusual)])
 
 
 def verdicts(cells: Sequence[Mapping[str, Any]]) -> list[Verdict]:
@@ -259,10 +264,12 @@ def plot(document: Mapping[str, Any], folder: Path) -> None:
 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
+    usual = Cell(0)
     head = ("window", "night", *_WAYS, "ours / plain", "Spark work, s", *_WAYS[1:], "jobs", "states, MB", "merged")
     about = (
-        f"Count, sum and a sketch by key, Zipf {EXPONENT}. A quiet night has a new day; a late one also late rows over"
-        f" {LATE_DAYS} days, and deletions in two. Seconds of new processes; Spark work is CPU time of tasks."
+        f"Count, sum and a sketch by key, Zipf {EXPONENT}: {usual.rows / 1e6:g} M rows of {usual.keys:,} keys unless"
+        f" said. A quiet night has a new day; a late one also late rows ({usual.late:.0%}) over {LATE_DAYS} days, and deletions"
+        " in two. Seconds of new processes; Spark work is CPU time of tasks."
         f" Setting: {in_words(document['setting'])}."
     )
     grown = [
