@@ -268,8 +268,8 @@ def page(document: Mapping[str, Any]) -> str:
     head = ("window", "night", *_WAYS, "ours / plain", "Spark work, s", *_WAYS[1:], "jobs", "states, MB", "merged")
     about = (
         f"Count, sum and a sketch by key, Zipf {EXPONENT}: {usual.rows / 1e6:g} M rows of {usual.keys:,} keys unless"
-        f" said. A quiet night has a new day; a late one also late rows ({usual.late:.0%}) over {LATE_DAYS} days, and deletions"
-        " in two. Seconds of new processes; Spark work is CPU time of tasks."
+        f" said. A quiet night has a new day; a late one also late rows ({usual.late:.0%}) over {LATE_DAYS} days, and"
+        " deletions in two. Seconds of new processes; Spark work is CPU time of tasks."
         f" Setting: {in_words(document['setting'])}."
     )
     grown = [
