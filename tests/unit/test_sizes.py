@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 48_034,
-    "lines of tests": 44_626,
-    "words of pages": 50_525,
+    "lines of the product": 48_059,
+    "lines of tests": 45_078,
+    "words of pages": 50_520,
     "fields of a spec": 88,
     "conditions on an axis": 73,
     "private names of others": 11,
