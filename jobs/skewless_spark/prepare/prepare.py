@@ -126,7 +126,7 @@ def _first_decision(job: Job) -> Decision:
 def _sampled_by_spark(job: Job) -> KeySample | None:
     """How often keys occur that a query makes, where a stage would have to find out."""
     spark, given = SparkSession.getActiveSession(), job.spec.map
-    if spark is None or given is None or given.sql is None or first_choice(job, None).engine != "staged":
+    if spark is None or given is None or given.sql is None or not first_choice(job, None).traits.in_stages:
         return None
     counts = key_counts(spark, job)
     return KeySample(counts) if len(counts) else None
