@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 48_059,
+    "lines of the product": 48_011,
     "lines of tests": 45_078,
     "words of pages": 50_520,
     "fields of a spec": 88,

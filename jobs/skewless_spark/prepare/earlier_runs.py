@@ -73,18 +73,15 @@ LOOKS_BACK = 400
 
 
 class StaleResult(NamedTuple):
-    """A published result that is not what a run of its part would publish now.
-
-    Attributes:
-        part: the day, or the hour, that it is published under.
-        reasons: what changed, in words, by the name of the part of the input; "" where that is not known.
-        run_name: of the run that computes it again. It stays the same until the result is replaced or the input
-            changes, so that whoever begins again goes on with it.
-    """
+    """A published result that is not what a run of its part would publish now."""
 
     part: Part
+    """The day, or the hour, that it is published under."""
     reasons: dict[str, tuple[str, ...]]
+    """What changed, in words, by the name of the part of the input; "" where that is not known."""
     run_name: str
+    """Of the run that computes it again. It stays the same until the result is replaced or the input changes, so that
+    whoever begins again goes on with it."""
 
 
 def restating_spec(spec: JobSpec, where: str) -> JobSpec:

@@ -63,22 +63,19 @@ def input_rows(job: Job, reports: Sequence[StageReport]) -> int:
 
 
 class PartLine(Frozen):
-    """One part of a window: ``rows = unchanged + new``, and ``rows before = unchanged + taken out``.
-
-    Attributes:
-        unchanged_rows: rows of kept states, which were not read.
-        new_rows: rows that the run has reduced: of units that were added, or of all if the part was reduced anew.
-        taken_out_rows: rows of earlier states that are not in the result any more, as the part was reduced anew.
-        listed_rows: what ``new_rows`` must be; None where footers cannot tell.
-        unchanged_hash: of the unchanged rows, as ``new_hash`` is of the new ones.
-    """
+    """One part of a window: ``rows = unchanged + new``, and ``rows before = unchanged + taken out``."""
 
     part: str
     unchanged_rows: Count
+    """Rows of kept states, which were not read."""
     new_rows: Count
+    """Rows that the run has reduced: of units that were added, or of all if the part was reduced anew."""
     taken_out_rows: Count
+    """Rows of earlier states that are not in the result any more, as the part was reduced anew."""
     listed_rows: Count | None = None
+    """What ``new_rows`` must be; None where footers cannot tell."""
     unchanged_hash: Count = 0
+    """Of the unchanged rows, as ``new_hash`` is of the new ones."""
     new_hash: Count = 0
 
     @property
@@ -88,19 +85,16 @@ class PartLine(Frozen):
 
 
 class WindowLine(Frozen):
-    """One window of a result: ``rows`` must be those of the states of its parts.
-
-    Attributes:
-        rows: of the input, that the result was made of, as its own states count them.
-        of_parts_rows: the sum of ``PartLine.rows`` over the parts of the window.
-        rows_hash: of its rows, as its own states have it, and as ``of_parts_hash`` those of its parts.
-    """
+    """One window of a result: ``rows`` must be those of the states of its parts."""
 
     name: str
     keys: Count
     rows: Count
+    """Of the input, that the result was made of, as its own states count them."""
     of_parts_rows: Count
+    """The sum of ``PartLine.rows`` over the parts of the window."""
     rows_hash: Count = 0
+    """Of its rows, as its own states have it, and as ``of_parts_hash`` those of its parts."""
     of_parts_hash: Count = 0
 
 
@@ -118,23 +112,20 @@ NO_PARTS = PartLines(parts=())
 
 
 class Ledger(Document):
-    """All lines of a run, its totals, and every imbalance in words; none if and only if the ledger balances.
-
-    Attributes:
-        input_rows: rows of the input by its footers, counted before the first stage; or the rows that reader and map
-            gave out, where footers cannot tell.
-        state_rows: rows in the merged result, as ``merge`` counts them.
-        unchanged_rows: rows of a window that are not read, since states of them are kept; 0 without a window.
-        windows: with a window, each one, the shortest first.
-    """
+    """All lines of a run, its totals, and every imbalance in words; none if and only if the ledger balances."""
 
     lines: tuple[LedgerLine, ...]
     input_rows: int = Field(ge=0)
+    """Rows of the input by its footers, counted before the first stage; or the rows that reader and map gave out, where
+    footers cannot tell."""
     state_rows: int = Field(ge=0)
+    """Rows in the merged result, as ``merge`` counts them."""
     unchanged_rows: int = Field(default=0, ge=0)
+    """Rows of a window that are not read, since states of them are kept; 0 without a window."""
     problems: tuple[str, ...]
     parts: tuple[PartLine, ...] = ()
     windows: tuple[WindowLine, ...] = ()
+    """With a window, each one, the shortest first."""
 
     @property
     def balanced(self) -> bool:

@@ -26,11 +26,7 @@ LONGEST_HEAD_KEY = 1024
 
 
 class TaskLoad(Frozen):
-    """Rows of one virtual task in one stage; ``queued = processed + backlog``.
-
-    Attributes:
-        busy_seconds: time it took to reduce its rows, where that was measured.
-    """
+    """Rows of one virtual task in one stage; ``queued = processed + backlog``."""
 
     task: str = Field(pattern=_TASK)
     queued_rows: Count
@@ -38,45 +34,40 @@ class TaskLoad(Frozen):
     backlog_rows: Count
     states: Count
     busy_seconds: float | None = Field(default=None, ge=0)
+    """Time it took to reduce its rows, where that was measured."""
 
 
 class SplitLoad(Frozen):
-    """Rows of one input split that was reduced where it was read (engine ``combine``); its place is its number.
-
-    Attributes:
-        states: partial states that it made: different keys in it; null where nobody counted them.
-        busy_seconds: time it took to reduce its rows, where that was measured.
-    """
+    """Rows of one input split that was reduced where it was read (engine ``combine``); its place is its number."""
 
     rows: Count
     states: Count | None = None
+    """Partial states that it made: different keys in it; null where nobody counted them."""
     busy_seconds: float | None = Field(default=None, ge=0)
+    """Time it took to reduce its rows, where that was measured."""
 
 
 class Histogram(Columnar):
-    """Exact key counts: head keys one by one, all others added up per slot of the ring.
-
-    Attributes:
-        seen_rows: rows admitted in this stage and all before it.
-        backlog_null_rows: rows without a key that this stage left over.
-        head: key text -> (seen rows, backlog rows), exact.
-        seen_tail: seen rows of the other keys, per slot, shape ``(2**ring_bits,)``.
-        backlog_tail: backlog rows of the other keys, per slot, same shape.
-        head_seconds: key text -> seconds spent on the rows of a head key that have been reduced so
-            far, of keys where that was measured.
-        tail_seconds: seconds spent on all other rows so far, where that was measured.
-        keys: different keys seen so far, where they were counted.
-    """
+    """Exact key counts: head keys one by one, all others added up per slot of the ring."""
 
     seen_rows: Count
+    """Rows admitted in this stage and all before it."""
     seen_null_rows: Count
     backlog_null_rows: Count
+    """Rows without a key that this stage left over."""
     head: dict[str, tuple[Count, Count]]
+    """Key text -> (seen rows, backlog rows), exact."""
     seen_tail: Counts
+    """Seen rows of the other keys, per slot, shape ``(2**ring_bits,)``."""
     backlog_tail: Counts
+    """Backlog rows of the other keys, per slot, same shape."""
     head_seconds: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """Key text -> seconds spent on the rows of a head key that have been reduced so far, of keys where that was
+    measured."""
     tail_seconds: float | None = Field(default=None, ge=0)
+    """Seconds spent on all other rows so far, where that was measured."""
     keys: Count | None = None
+    """Different keys seen so far, where they were counted."""
 
     @cached_property
     def head_counts(self) -> npt.NDArray[np.int64]:
@@ -104,64 +95,58 @@ def _folded(rows: Counts, slots: int) -> Counts:
 
 
 class SparkWork(Frozen):
-    """What Spark did, by its own record. Each of these has a price, however few rows there are.
-
-    Attributes:
-        jobs: jobs, those among them that Spark runs to broadcast a small table.
-        shuffle_bytes_written: bytes that tasks wrote for others to read.
-        shuffle_bytes_read: the same, each time that they were read.
-    """
+    """What Spark did, by its own record. Each of these has a price, however few rows there are."""
 
     executions: Count
     jobs: Count
+    """With those that Spark runs to broadcast a small table."""
     tasks: Count
     shuffle_bytes_written: Count
+    """Bytes that tasks wrote for others to read."""
     shuffle_bytes_read: Count
+    """The same, each time that they were read."""
 
 
 class StageReport(Columnar, Document):
-    """The record of a committed stage; the planner's only evidence.
-
-    Attributes:
-        stage: its number, and the epoch of the plan that routed it.
-        waves: the waves it admitted, ``first <= wave < end``.
-        admitted_rows: rows of the wave that arrived at the tasks.
-        backlog_in_rows: rows of the last stage's backlog that arrived at the tasks.
-        forwarded_rows: those of them whose owner had changed.
-        backlog_rows: rows left over and written for the next stage.
-        rows_hash: of the processed rows, see ``skewless.document.HASHES``; null in a simulation.
-        tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).
-        splits: one entry per input split, by its number, where nothing was routed; none where nobody counted them.
-        source_rows: rows of the wave before the map, where not as many are admitted or their number was estimated: by
-            the footers, else counted by the reader. Null where that read nothing, as Spark has seen from a condition
-            that no row can satisfy it.
-        given_rows: what became of them before they were routed: rows of the map, or the same ones.
-        found_states: states of earlier stages that tasks went on from, where each key has one (``state: forward``).
-        moved_states: those of them that were read from the files of another task, as their keys had moved.
-        moved_bytes: the bytes of those, in memory.
-        slots: how many tasks the application ran at one time in the stage, by Spark; null in a simulation.
-        work: what Spark did for the stage; null where that is not known, or where clusters shared the stage.
-    """
+    """The record of a committed stage; the planner's only evidence."""
 
     stage: int = Field(ge=0, le=LAST_STAGE)
+    """Its number, and the epoch of the plan that routed it."""
     waves: tuple[int, int]
+    """The waves it admitted, ``first <= wave < end``."""
     admitted_rows: Count
+    """Rows of the wave that arrived at the tasks."""
     backlog_in_rows: Count
+    """Rows of the last stage's backlog that arrived at the tasks."""
     forwarded_rows: Count
+    """Those of them whose owner had changed."""
     processed_rows: Count
     backlog_rows: Count
+    """Rows left over and written for the next stage."""
     stage_seconds: float = Field(ge=0)
     tasks: Columns[TaskLoad]
+    """One entry per virtual task, by task index; none where nothing was routed (engine ``combine``)."""
     histogram: Histogram
     source_rows: Count | None = None
+    """Rows of the wave before the map, where not as many are admitted or their number was estimated: by the footers,
+    else counted by the reader. Null where that read nothing, as Spark has seen from a condition that no row can satisfy
+    it."""
     given_rows: Count | None = None
+    """What became of them before they were routed: rows of the map, or the same ones."""
     splits: Columns[SplitLoad] = ()
+    """One entry per input split, by its number, where nothing was routed; none where nobody counted them."""
     work: SparkWork | None = None
+    """What Spark did for the stage; null where that is not known, or where clusters shared the stage."""
     found_states: Count | None = None
+    """States of earlier stages that tasks went on from, where each key has one (``state: forward``)."""
     moved_states: Count | None = None
+    """Those of them that were read from the files of another task, as their keys had moved."""
     moved_bytes: Count | None = None
+    """The bytes of those, in memory."""
     slots: int | None = Field(default=None, ge=1)
+    """How many tasks the application ran at one time in the stage, by Spark; null in a simulation."""
     rows_hash: Count | None = None
+    """Of the processed rows, see ``skewless.document.HASHES``; null in a simulation."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -213,23 +198,20 @@ class ReportWithoutTails(StageReport):
 
 
 class EngineChoice(Frozen):
-    """The engine of a run's next stages, with the numbers that spoke for it.
-
-    Attributes:
-        splits: input splits that ``combine`` would read.
-        keys: different keys among the rows, estimated; 0 where nothing is known.
-        states: that ``combine`` would make, estimated.
-        combine_seconds: predicted seconds of one core beyond reading and updating, as for the other engines.
-        bypass_seconds: 0 where it was no candidate.
-    """
+    """The engine of a run's next stages, with the numbers that spoke for it."""
 
     engine: EngineName
     rows: int = Field(default=0, ge=0)
     splits: int = Field(default=0, ge=0)
+    """Input splits that ``combine`` would read."""
     keys: int = Field(default=0, ge=0)
+    """Different keys among the rows, estimated; 0 where nothing is known."""
     states: int = Field(default=0, ge=0)
+    """That ``combine`` would make, estimated."""
     combine_seconds: float = Field(default=0.0, ge=0)
+    """Predicted seconds of one core beyond reading and updating, as for the other engines."""
     bypass_seconds: float = Field(default=0.0, ge=0)
+    """0 where it was no candidate."""
     staged_seconds: float = Field(default=0.0, ge=0)
     sentence: str
 
@@ -243,30 +225,27 @@ BoundName = Literal["fair share", "heaviest key", "several heavy keys"]
 
 
 class Certificate(Frozen):
-    """How far a largest load is from the best there can be.
-
-    Attributes:
-        fair_rows: ``total / tasks``: the bound that holds for every plan.
-        heaviest_key: key text of the heaviest key known, if any.
-        splittable: whether a key may be split over tasks.
-        bound_rows: the best (largest) of the bounds that hold.
-        makespan_rows: the largest load of a task, in rows. Null if it was not measured.
-        gap: ``makespan / bound - 1``; 0 if there is nothing to do, null if nothing was measured. A measured gap is
-            at least 0. A predicted one may be below it: the prediction may be some rows short.
-        bound_name: which bound is the best; the first of equals.
-    """
+    """How far a largest load is from the best there can be."""
 
     total_rows: float = Field(ge=0)
     tasks: int = Field(ge=1)
     fair_rows: float = Field(ge=0)
+    """``total / tasks``: the bound that holds for every plan."""
     heaviest_key: str | None
+    """Key text of the heaviest key known, if any."""
     heaviest_rows: float = Field(ge=0)
     splittable: bool
+    """Whether a key may be split over tasks."""
     bound_rows: float = Field(ge=0)
+    """The best (largest) of the bounds that hold."""
     makespan_rows: float | None = Field(ge=0)
+    """The largest load of a task, in rows. Null if it was not measured."""
     gap: float | None
+    """``makespan / bound - 1``; 0 if there is nothing to do, null if nothing was measured. A measured gap is at least
+    0. A predicted one may be below it: the prediction may be some rows short."""
     conclusion: str
     bound_name: BoundName
+    """Which bound is the best; the first of equals."""
 
     @property
     def over_fair(self) -> float | None:
@@ -277,39 +256,33 @@ class Certificate(Frozen):
 
 
 class Candidate(Frozen):
-    """One action the planner weighed.
-
-    Attributes:
-        makespan_rows: predicted largest load of a task in the next stage, were it drained.
-        forwarded_rows: predicted backlog rows that would change their owner.
-        pieces: (head key, task) pairs of the plan; those beyond one per key cost a partial state each.
-        cost_rows: makespan with forwarding and states priced in; the least is taken.
-    """
+    """One action the planner weighed."""
 
     action: str
     makespan_rows: float = Field(ge=0)
+    """Predicted largest load of a task in the next stage, were it drained."""
     forwarded_rows: float = Field(ge=0)
+    """Predicted backlog rows that would change their owner."""
     pieces: int = Field(ge=0)
+    """(head key, task) pairs of the plan; those beyond one per key cost a partial state each."""
     cost_rows: float = Field(ge=0)
+    """Makespan with forwarding and states priced in; the least is taken."""
     chosen: bool
     sentence: str
 
 
 class Decision(Document):
-    """The planner's answer to one report; about stage 0, to what is known before any.
-
-    Attributes:
-        engine: the choice of an engine, where one was made: about stage 0, and where it is revised.
-        queued_rows: rows that stage will find: the backlog and the next wave.
-        candidates: all that were weighed, the chosen one among them; empty when finished.
-        certificate: of the chosen plan's prediction.
-    """
+    """The planner's answer to one report; about stage 0, to what is known before any."""
 
     stage: int = Field(ge=0, le=LAST_STAGE)
     policy: str
     engine: EngineChoice | None = None
+    """The choice of an engine, where one was made: about stage 0, and where it is revised."""
     queued_rows: int = Field(ge=0)
+    """Rows that stage will find: the backlog and the next wave."""
     candidates: tuple[Candidate, ...]
+    """All that were weighed, the chosen one among them; empty when finished."""
     certificate: Certificate | None
+    """Of the chosen plan's prediction."""
     sentence: str
     next_plan: RoutingPlan | None

@@ -43,22 +43,7 @@ class HotKey:
 
 @dataclass(frozen=True)
 class StageView:
-    """One committed stage; if nothing was routed, its input splits are shown as its tasks.
-
-    Attributes:
-        source_rows: lines or rows of the input before a map, where these may be other ones than those admitted.
-        even_share: the rows processed over the slots, which no largest load is below.
-        side_by_side: the loads that the stage waited for, longest first: of its tasks, or where there are more of them
-            than slots, of the slots, each with the tasks that it takes one after another.
-        max_over_mean: the largest task's processed rows over the mean.
-        queued_over_mean: the same for queued rows.
-        busy: the least, the quartiles and the most of the seconds of its tasks; none where these were not measured.
-        gap: how far the stage was above the lower bound, as a fraction; None, like ``max_over_mean``, if not measured.
-        largest: the tasks with the longest queues, longest first.
-        rest: all other tasks, added up; ``rest_tasks`` of them.
-        hottest: keys with the most rows so far, most first.
-        named_keys: how many keys the report names, and ``named_rows`` how many rows they have so far.
-    """
+    """One committed stage; if nothing was routed, its input splits are shown as its tasks."""
 
     stage: int
     engine: str
@@ -70,22 +55,34 @@ class StageView:
     backlog: int
     states: int | None
     source_rows: int | None
+    """Lines or rows of the input before a map, where these may be other ones than those admitted."""
     tasks: int
     slots: int
     even_share: float
+    """The rows processed over the slots, which no largest load is below."""
     side_by_side: tuple[TaskView, ...]
+    """The loads that the stage waited for, longest first: of its tasks, or where there are more of them than slots, of
+    the slots, each with the tasks that it takes one after another."""
     max_over_mean: float | None
+    """The largest task's processed rows over the mean."""
     queued_over_mean: float
+    """The same for queued rows."""
     busy: tuple[float, ...]
+    """The least, the quartiles and the most of the seconds of its tasks; none where these were not measured."""
     gap: float | None
+    """How far the stage was above the lower bound, as a fraction; None, like ``max_over_mean``, if not measured."""
     largest: tuple[TaskView, ...]
+    """The tasks with the longest queues, longest first."""
     rest: TaskView
+    """All other tasks, added up; ``rest_tasks`` of them."""
     rest_tasks: int
     seen: int
     seen_null: int
     named_keys: int
+    """How many keys the report names, and ``named_rows`` how many rows they have so far."""
     named_rows: int
     hottest: tuple[HotKey, ...]
+    """Keys with the most rows so far, most first."""
     hottest_backlog: tuple[HotKey, ...]
     line: LedgerLine
     figures: StageFigures
@@ -189,16 +186,13 @@ def _hottest(histogram: Histogram, which: int) -> tuple[HotKey, ...]:
 
 @dataclass(frozen=True)
 class PlanView:
-    """A routing plan in numbers.
-
-    Attributes:
-        waves: the waves that the stage admits, ``first <= wave < end``.
-    """
+    """A routing plan in numbers."""
 
     epoch: int
     policy: str
     engine: str
     waves: tuple[int, int]
+    """The waves that the stage admits, ``first <= wave < end``."""
     tasks: int
     budget: int | None
     pinned: int
@@ -211,12 +205,7 @@ class PlanView:
 
 @dataclass(frozen=True)
 class DecisionView:
-    """A decision about a stage.
-
-    Attributes:
-        candidates: by their cost, after the one that was chosen.
-        after: the plan that follows; None where no further stage is needed.
-    """
+    """A decision about a stage."""
 
     stage: int
     policy: str
@@ -225,8 +214,10 @@ class DecisionView:
     engine: EngineChoice | None
     certificate: Certificate | None
     candidates: tuple[Candidate, ...]
+    """By their cost, after the one that was chosen."""
     more_candidates: int
     after: PlanView | None
+    """The plan that follows; None where no further stage is needed."""
 
 
 def decided_stages(run: RunDirectory, last_stage: int) -> list[int]:
