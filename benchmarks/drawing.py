@@ -85,15 +85,16 @@ def draw_bars(
 
 
 def draw_lines(lines: Mapping[str, Mapping[float, float]], path: Path, salt: str, across: str, upwards: str) -> None:
-    """Draw lines of points on logarithmic axes, each with its name at its end."""
+    """Draw lines of points over a logarithmic axis; their names stand below."""
     with _style(salt):
         figure = Figure(figsize=(7, 4), layout="constrained")
-        axes = figure.add_subplot(xscale="log", yscale="log", xlabel=across, ylabel=upwards)
+        axes = figure.add_subplot(xscale="log", xlabel=across, ylabel=upwards)
         for name, points in lines.items():
             axes.plot([*points], [*points.values()], marker="o", label=name)
         ticks = sorted({at for points in lines.values() for at in points})
         axes.set_xticks(ticks, [f"{at:g}" for at in ticks], minor=False)
         axes.minorticks_off()
+        axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside lower center", ncols=2, fontsize=7)
         _save(figure, path)

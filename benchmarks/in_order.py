@@ -213,8 +213,8 @@ WORDS = (
 )
 
 
-def page(lines: Sequence[Line], at: Sequence[tuple[str, Line]] = ()) -> str:
-    """The lines with an aim, and those at other prices, as Markdown."""
+def page(lines: Sequence[Line]) -> str:
+    """The lines with an aim, as Markdown; those at other prices stand in the JSON."""
     found = {(one.row, one.words, one.tasks, one.waves): one for one in lines if one.aim is not None}
     waves = sorted({one.waves for one in found.values()})
     rows = [
@@ -222,13 +222,7 @@ def page(lines: Sequence[Line], at: Sequence[tuple[str, Line]] = ()) -> str:
         for row, words, tasks in dict.fromkeys(key[:3] for key in found)
     ]
     head = ("row", "stream", "W", *(f"{number} waves" for number in waves))
-    others: dict[tuple[str, int], list[str]] = {}
-    for _, one in at:
-        others.setdefault((one.words, one.tasks), []).append(f"{one.load:.3f}/{one.forwarded:.0%}")
-    return page_of(
-        "Waves in the order of the input", WORDS, table(head, rows), "## Loads and rows forwarded, by price, ten waves",
-        table(("stream", "W", *PRICES), [(words, str(tasks), *found) for (words, tasks), found in others.items()]),
-    )  # fmt: skip
+    return page_of("Waves in the order of the input", WORDS, table(head, rows))
 
 
 def _cell(one: Line | None) -> str:
@@ -247,8 +241,8 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
         "lines": [asdict(one) for one in lines],
         "at_prices": [{"prices": words, **asdict(one)} for words, one in at],
     }
-    write_results(folder, NAME, document, page(lines, at), by_line=True)
-    print(page(lines, at))
+    write_results(folder, NAME, document, page(lines), by_line=True)
+    print(page(lines))
 
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ def plot(document: Mapping[str, Any], folder: Path) -> None:
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
     usual = Cell(0)
-    head = ("window", "night", *_WAYS, "ours / plain", "Spark work, s", *_WAYS[1:], "jobs", "states, MB", "merged")
+    head = ("window", "night", *_WAYS, "ours / plain", "Spark work, s", *_WAYS[1:], "states, MB")
     about = (
         f"Count, sum and a sketch by key, Zipf {EXPONENT}: {usual.rows / 1e6:g} M rows of {usual.keys:,} keys unless"
         f" said. A quiet night has a new day; a late one also late rows ({usual.late:.0%}) over {LATE_DAYS} days, and"
@@ -286,11 +286,10 @@ def _lines(measured: Mapping[str, Any]) -> Iterable[Sequence[str]]:
     for night, of_night in measured["nights"].items():
         seconds = [figure(measured, night, way) for way in _WAYS]
         work = [figure(measured, night, way, "core_seconds") for way in _WAYS]
-        sizes = [f"{of_night[name]:.0f}" for name in ("states_mb", "nodes_mb")]
         yield (
             _words(Cell(*measured["cell"])) + f", {measured['rows_mb']:.0f} MB", night,
             *(f"{one:.1f}" for one in seconds), f"{seconds[-1] / seconds[0]:.2f}", *(f"{one:.1f}" for one in work),
-            f"{figure(measured, night, OURS, 'jobs'):.0f}", *sizes,
+            f"{of_night['states_mb']:.0f}",
         )  # fmt: skip
 
 
