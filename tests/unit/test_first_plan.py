@@ -183,6 +183,7 @@ def test_no_stage_that_finds_out_is_worth_a_join_of_more_rows_than_its_own(looku
     lookup = Lookup(name="pages", input_path="/pages", source=frozen.source, units=synthetic.job([lookup_rows]).units)
     choice = first_choice(frozen.model_copy(update={"lookups": (lookup,)}), None)
     assert (choice.engine, f"joined to {2 * ROWS:,}, and" in choice.sentence) == (engine, engine == "combine")
+    assert first_choice(frozen.model_copy(update={"units": (), "waves": ()}), None).engine == "combine", "of no rows"
 
 
 def test_few_rows_of_a_known_price_fit_one_process() -> None:

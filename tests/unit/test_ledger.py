@@ -216,8 +216,7 @@ def test_an_estimate_need_not_be_met_and_what_is_counted_is() -> None:
     job = JOB.model_copy(update={"units": tuple(units), "waves": ((0, 1), (2,))})
     estimated = mapped(0, 130, 130, 130, job)
     assert balance(job, [estimated, mapped(1, 400, 400, 400, job)], 530).balanced
-    (problem, _) = balance(job, [estimated, mapped(1, 399, None, 399, job)], 529).problems
-    assert problem == "stage 1 admitted 399 rows of the 400 listed"
+    assert "admitted 399 rows of the 400" in balance(job, [estimated, mapped(1, 399, None, 399, job)], 529).problems[0]
 
 
 def test_the_extent_of_an_input_says_what_is_estimated_and_what_is_cut() -> None:

@@ -41,8 +41,7 @@ class Engine:
     def settings(self, stage: Stage, backlog: Sequence[CommittedFile]) -> dict[str, str]:
         """Spark's settings for the query of a stage that does not route rows: those of even splits, some for each slot.
 
-        Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
-        So rows that are joined to lookups are left to them.
+        Spark's own, few and padded for files that are slow to open, are for rows that are shuffled next, as for a join.
         """
         job = stage.columns.job
         admitted = job.admitted_units(stage.plan.waves)

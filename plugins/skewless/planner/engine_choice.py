@@ -77,14 +77,15 @@ def _unseen(job: Job, rows: int, splits: int, largest_split: int) -> EngineChoic
     """
     known = job.spec.map is None or job.spec.map.mapper is None
     seconds = max(rows / job.slots_at(), largest_split) * _state_seconds(job)
-    joined, first = sum(exact_sum(numbers(lookup.units, "rows")) for lookup in job.lookups), job.wave_rows(0)
-    if not known or not _cheap(job) or (seconds > FIRST_STAGE_SECONDS and joined <= first):
+    joined = sum(exact_sum(numbers(lookup.units, "rows")) for lookup in job.lookups)
+    first = job.wave_rows(0) if job.waves else 0
+    slow = seconds > FIRST_STAGE_SECONDS
+    if not known or not _cheap(job) or (slow and joined <= first):
         return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
     price = f"{rows:,} states would take {seconds:,.1f} s, less than to find out"
-    if seconds > FIRST_STAGE_SECONDS:
-        price = f"to find out, {first:,} rows would be joined to {joined:,}, and all others to these again"
-    words = f"nothing is known of the keys yet, and {price}"
-    return EngineChoice(engine="combine", rows=rows, splits=splits, sentence=f"combine: {words}")
+    joins = f"to find out, {first:,} rows would be joined to {joined:,}, and all others to these again"
+    words = f"combine: nothing is known of the keys yet, and {joins if slow else price}"
+    return EngineChoice(engine="combine", rows=rows, splits=splits, sentence=words)
 
 
 def combined_unseen(job: Job) -> bool:
