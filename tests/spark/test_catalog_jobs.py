@@ -68,7 +68,7 @@ def stretches(lines: list[int], gap: int = 20) -> list[dict[str, int]]:
 
 
 def test_what_depends_on_order_is_what_one_thread_says(spark: SparkSession, corpus: Path) -> None:
-    routing = {"policy": "adaptive", "reducers": 3, "waves": [1, 2, 4], "stage_overhead": 0}
+    routing = {"policy": "adaptive", "reducers": 3, "slots": 3, "waves": [1, 2, 4], "stage_overhead": 0}
     run, reports = reduce_job(spark, catalog_spec("token_order", routing=routing), corpus / "run")
     moved = moved_keys(run, reports)
     assert sum(count > 0 for count in moved) >= 2, "re-plans that moved keys"

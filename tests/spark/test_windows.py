@@ -94,6 +94,12 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     assert any(check.column == "key, window" for check in quality.checks)
 
     plain = spec_of(lake, window=[1, 2], aggregates={"n": "count"})
+    for day in (0, 1, 2):  # states of one part are copied from the stage, those of two are merged
+        lake.put(day, "c", rows=30)
+    run = lake.night(2, plain)
+    assert [of_window(run, length) for length in (1, 2)] == [
+        [row[:2] for row in of_days(lake, range(3 - length, 3))] for length in (1, 2)
+    ]
     csv = plain.model_copy(update={"output": plain.output.model_copy(update={"format": "csv"})})
     assert (
         result_schema(lake.spark, lake.prepared(3, csv).job(), "spec").simpleString()

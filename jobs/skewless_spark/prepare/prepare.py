@@ -16,7 +16,7 @@ from skewless.documents.quality import Check, InputChecks
 from skewless.documents.stage_report import Decision
 from skewless.errors import QualityError, SkewlessError, SpecError
 from skewless.history import input_checks
-from skewless.planner.engine_choice import combined_unseen, first_choice
+from skewless.planner.engine_choice import combined_unseen, first_choice, to_be_found_out
 from skewless.planner.first_plan import first_decision, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
@@ -114,9 +114,7 @@ def _first_decision(job: Job) -> Decision:
     places = plans_from(job.spec, "sample")
     asked = ENGINES.get(job.asked_engine)
     wanted = not combined_unseen(job) if asked is None else places and asked.places
-    sample = sample_keys(job) if wanted else None
-    if sample is None and asked is None:
-        sample = _sampled_by_spark(job)
+    sample = (sample_keys(job) if wanted else None) or _sampled_by_spark(job)
     known = sample is not None and sample.texts is not None
     choice = first_choice(job, sample.key_counts if sample else None, named=known and places)
     plan = _staged_plan_0(job, sample) if choice.traits.in_stages else first_plan(job)
@@ -124,11 +122,9 @@ def _first_decision(job: Job) -> Decision:
 
 
 def _sampled_by_spark(job: Job) -> KeySample | None:
-    """How often keys occur that a query makes, where a stage would have to find out."""
-    spark, given = SparkSession.getActiveSession(), job.spec.map
-    if spark is None or given is None or given.sql is None or not first_choice(job, None).traits.in_stages:
-        return None
-    counts = key_counts(spark, job)
+    """How often keys occur that a query makes, where a stage would be made just to find that out."""
+    spark = SparkSession.getActiveSession() if to_be_found_out(job) else None
+    counts = key_counts(spark, job) if spark else np.zeros(0, np.int64)
     return KeySample(counts) if len(counts) else None
 
 

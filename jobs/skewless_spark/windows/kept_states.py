@@ -80,6 +80,7 @@ def over_windows(
     attempt.write(WINDOW_PLAN, plan.document)
     files = {**plan.files, **_make_nodes(spark, columns, attempt, parts, plan)}
     merged = list[DataFrame]()
+    of_states = {*columns.keys, "rows", HASH, *Native(columns).names, STATES, PLACE}
     for span in window.windows:
         names = plan.document.results[span.name]
         of_window = [file for name in names for file in files[name]]
@@ -88,7 +89,8 @@ def over_windows(
         states = read_files(spark, store, of_window)
         tied, in_files = _tied(names, files), columns.job.spec.output.files
         one_each = len(names) == 1 and not tied
-        states = states.coalesce(in_files) if one_each else _merged(states, columns, in_files, tied=tied)
+        own = states.select(*filter(of_states.__contains__, states.columns))  # copied files have those of stages, too
+        states = own.coalesce(in_files) if one_each else _merged(states, columns, in_files, tied=tied)
         merged.append(with_window(columns, states, span.length))
     if len(merged) < 2:
         return merged[0] if merged else None

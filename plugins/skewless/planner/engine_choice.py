@@ -88,6 +88,12 @@ def _unseen(job: Job, rows: int, splits: int, largest_split: int) -> EngineChoic
     return EngineChoice(engine="combine", rows=rows, splits=splits, sentence=words)
 
 
+def to_be_found_out(job: Job) -> bool:
+    """Whether a query's rows, which cost little, have too many states, and all else is left to choose from."""
+    queried = job.asked_engine not in ENGINES and job.spec.map is not None and job.spec.map.mapper is None
+    return queried and job.splittable and _cheap(job) and first_choice(job, None).traits.in_stages
+
+
 def combined_unseen(job: Job) -> bool:
     """Whether the input is so small that ``combine`` is as good as any engine, whatever its keys are."""
     few = job.rows * _state_seconds(job) <= UNSEEN_SECONDS * job.slots_at()
