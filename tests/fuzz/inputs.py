@@ -120,7 +120,9 @@ def _files(chance: random.Random, folder: Path, kind: str, columns: dict[str, Ki
         at = place.joinpath(*(f"{name}={folder_value(value)}" for name, value in values.items()))
         full = [row | {"padding": "".join(chance.choices("abcdefgh", k=600))} for row in drawn] if padded else drawn
         if kind == "text":
-            full = drawn = [row for row in drawn if row["value"] is not None]
+            full = [row for row in drawn if row["value"] is not None]
+            # Spark takes a mark at the begin of a file for none of its text.
+            drawn = [{"value": one["value"].removeprefix("" if line else "\ufeff")} for line, one in enumerate(full)]
         name = write_file(at, f"{chance.choice('abcz_é')[:1].replace('_', 'A')}-{number}", full, written, how)
         rows.append((str(at / name), [row | values for row in drawn]))
     path = {"file": rows[0][0], "glob": str(place / "*-*"), "date": str(top / "date={date}")}.get(layout, str(place))
