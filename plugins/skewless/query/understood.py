@@ -487,7 +487,7 @@ class _Aggregation:
     def _argument(self, tree: exp.Expr) -> str:
         """The column of the rows that an argument is, which is added if it is new."""
         key = next((name for name, key in self.keys.items() if key == tree), None)
-        if key is not None:
+        if key is not None and not self.sets:  # of several sets, a key is null where it is not grouped by
             return key
         for known, column in self.columns.items():
             if column == tree:
