@@ -177,10 +177,17 @@ def test_only_few_rows_of_a_known_price_are_combined_unseen() -> None:
     assert not combined_unseen(job(**price, setup_seconds=0.01).model_copy(update={"units": few.units}))
 
 
-@pytest.mark.parametrize(("lookup_rows", "engine"), [(2 * ROWS, "combine"), (1_000, "staged")])
-def test_no_stage_that_finds_out_is_worth_a_join_of_more_rows_than_its_own(lookup_rows: int, engine: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "lookup_rows", "engine"),
+    [("Pages", 2 * ROWS, "combine"), ("pages", 1_000, "staged"), ("of_results", 2 * ROWS, "staged")],
+)
+def test_no_stage_that_finds_out_is_worth_a_join_of_more_rows_than_its_own(
+    name: str, lookup_rows: int, engine: str
+) -> None:
     frozen = job(row_seconds=1e-6, state_bytes=200)
-    lookup = Lookup(name="pages", input_path="/pages", source=frozen.source, units=synthetic.job([lookup_rows]).units)
+    query = Map(query="SELECT i.key FROM input i JOIN pages p ON i.key = p.page")
+    frozen = frozen.model_copy(update={"spec": frozen.spec.model_copy(update={"map": query})})
+    lookup = Lookup(name=name, input_path="/pages", source=frozen.source, units=synthetic.job([lookup_rows]).units)
     choice = first_choice(frozen.model_copy(update={"lookups": (lookup,)}), None)
     assert (choice.engine, f"joined to {2 * ROWS:,}, and" in choice.sentence) == (engine, engine == "combine")
     assert first_choice(frozen.model_copy(update={"units": (), "waves": ()}), None).engine == "combine", "of no rows"

@@ -3,8 +3,8 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 48_015,
-    "lines of tests": 45_086,
+    "lines of the product": 48_025,
+    "lines of tests": 45_093,
     "words of pages": 50_520,
     "fields of a spec": 88,
     "conditions on an axis": 73,

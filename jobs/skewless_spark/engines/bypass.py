@@ -41,7 +41,7 @@ def _placed(rows: DataFrame, stage: Stage) -> DataFrame:
     tasks = len(plan.tasks)
     # The same for a row whenever its split is read again, where a join has another order. Neighbours draw far apart.
     held = [name for name, kind in rows.select(columns.names).dtypes if "map<" not in kind]
-    by = held if columns.job.lookups else [F.monotonically_increasing_id()]
+    by = held if columns.job.joined else [F.monotonically_increasing_id()]
     draw = F.pmod(F.hash(*by), F.lit(_DRAWS))
     task = F.pmod(F.hash(*columns.keys), F.lit(tasks))
     if plan.head:

@@ -48,7 +48,7 @@ class Engine:
         placing = placing_settings(job, admitted)
         if placing and (stage.columns.reads_places or ROW_INDEX in job.source.reads):
             return placing
-        if job.lookups:
+        if job.joined:
             return {}
         wave = scanned_bytes(stage.spark, job, admitted, located=stage.columns.reads_places)
         sizes = [*wave, *(file.size_bytes for file in backlog)]

@@ -55,7 +55,7 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
     attempt = run.new_attempt(stage_step(number), fence)
     seen, kinds = JobsSeen(spark), kinds_of(stage)
     parted_by = OF_PART if engine.in_parts(stage, kinds) else None
-    planned = (_JOINED if job.lookups else _PLANNED) | (_SORTED if parted_by else {})
+    planned = (_JOINED if job.joined else _PLANNED) | (_SORTED if parted_by else {})
     with under_settings(spark, engine.settings(stage, stage.backlog) | planned):
         with timed("build the query"):
             outcome = engine.outcome(stage)

@@ -19,7 +19,6 @@ from skewless.history import asked_columns, asks_rows, check_input_expectations
 from skewless.planner.first_plan import first_ring
 from skewless.publication.records import QUARANTINE
 from skewless.query.rows import condition_of_input
-from skewless.query.sql import read_in
 from skewless.routing.plan import cut_waves
 from skewless.run.folder import absolute_root
 from skewless.run.step_times import timed
@@ -140,8 +139,7 @@ def _frozen(
     wanted = ReadColumns.of(spec, source)
     if of_parts is not None:
         # States depend on what rows are joined to, not on what results are.
-        below = read_in(spec.map.sql) if spec.map and spec.map.sql else ()
-        joined = (one for one in lookups if one.name.lower() in below and spec.lookups[one.name].as_of == "run")
+        joined = (one for one in lookups if one.name.lower() in spec.below and spec.lookups[one.name].as_of == "run")
         anew = {one.name: one.identity for one in joined}
         window, units = of_parts.changes(key_types | column_types, root, wanted, anew)
         mine = window.of_part(part.name)

@@ -228,6 +228,11 @@ class Job(Columnar, Document):
         found = {"spec": self.spec.of_results, "key_types": self.result_key_types, "column_types": types}
         return self.model_copy(update=found)
 
+    @property
+    def joined(self) -> tuple[Lookup, ...]:
+        """The lookups that a stage joins rows to; the others are joined to states or results, at the end."""
+        return tuple(one for one in self.lookups if one.name.lower() in self.spec.below)
+
     def of_lookup(self, lookup: Lookup) -> Self:
         """The job as far as it reads a lookup: all of it, at once."""
         return self.model_copy(

@@ -77,7 +77,7 @@ def _unseen(job: Job, rows: int, splits: int, largest_split: int) -> EngineChoic
     """
     known = job.spec.map is None or job.spec.map.mapper is None
     seconds = max(rows / job.slots_at(), largest_split) * _state_seconds(job)
-    joined = sum(exact_sum(numbers(lookup.units, "rows")) for lookup in job.lookups)
+    joined = sum(exact_sum(numbers(lookup.units, "rows")) for lookup in job.joined)
     first = job.wave_rows(0) if job.waves else 0
     slow = seconds > FIRST_STAGE_SECONDS
     if not known or not _cheap(job) or (slow and joined <= first):

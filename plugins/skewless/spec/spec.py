@@ -286,6 +286,13 @@ class JobSpec(Section):
         return {name: table for name, table in self.tables.items() if query and name != query.input}
 
     @property
+    def below(self) -> frozenset[str]:
+        """What the query of its map reads, in lower case: of the tables, those that rows are joined to."""
+        from skewless.query.sql import read_in  # noqa: PLC0415  # see above
+
+        return frozenset(read_in(self.map.sql)) if self.map and self.map.sql else frozenset()
+
+    @property
     def joined(self) -> Joined | None:
         """How its states are joined to lookups when they are merged; None where rows are."""
         nightly, found = (name for name, table in self.tables.items() if table.as_of == "night"), self.understood
