@@ -94,6 +94,8 @@ def spec_schema() -> dict[str, Any]:
     for model in (schema, *schema["$defs"].values()):
         for field in _properties(model).values():
             field.pop("title", None)
+            if "description" in field:  # as the lines below it are broken in the code
+                field["description"] = " ".join(field["description"].split())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Skewless job spec"}
 
 

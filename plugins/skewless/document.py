@@ -1,16 +1,12 @@
 """The base of all documents: frozen, strict, versioned JSON both ways; and of sections that are tagged."""
 
-import ast
 import hashlib
-import inspect
 import json
 import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import cache
-from itertools import chain, pairwise
-from pathlib import Path
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import (
@@ -170,38 +166,14 @@ class Document(Frozen):
         return body
 
 
-@cache
-def _texts_below(path: str) -> dict[tuple[str, str], str]:
-    """The text below each field of each class of a module, on one line."""
-    classes = (one for one in ast.parse(Path(path).read_text("utf-8")).body if isinstance(one, ast.ClassDef))
-    pairs = ((one.name, *pair) for one in classes for pair in pairwise(one.body))
-    return {
-        (name, ast.unparse(field.target)): " ".join(ast.literal_eval(text.value).split())
-        for name, field, text in pairs
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
-
-
-def describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Let the text below a field be its description in a schema.
-
-    It is read when a schema is made, and not as pydantic would: with each import, which then took half as long again.
-    """
-    texts = _texts_below(inspect.getfile(model))
-    for name, field in model.model_fields.items():
-        if text := texts.get((model.__name__, name)):
-            schema["properties"][field.alias or name]["description"] = text
-
-
 class Section(Frozen):
     """A part of a spec."""
 
-    model_config = ConfigDict(serialize_by_alias=True, json_schema_extra=describe)
+    model_config = ConfigDict(serialize_by_alias=True, use_attribute_docstrings=True)
 
 
 def _tell_editors(schema: dict[str, Any], model: type["Tagged"]) -> None:
     """For each tag the fields beside it; and in the words of each field, the tags that it belongs to."""
-    describe(schema, model)
     fields, by_default = schema["properties"], model.model_fields[model.TAG].default
     for tag in model.FIELDS_OF:
         one = {"properties": {model.TAG: {"const": tag}}, "required": [model.TAG][tag == by_default :]}

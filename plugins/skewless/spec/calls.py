@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from skewless.document import Section, describe, shortened, unmet
+from skewless.document import Section, shortened, unmet
 from skewless.spec.input import refuse_large
 
 
@@ -31,8 +31,7 @@ class Call(Section):
 _CallOption = bool | int | float | str | list[float] | None
 
 
-def _short_call(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    describe(schema, model)
+def _short_call(schema: dict[str, Any]) -> None:
     whole = {name: schema.pop(name) for name in ("type", "properties", "required")}
     options = whole["properties"].pop("options")["additionalProperties"]
     schema.pop("additionalProperties")
@@ -83,8 +82,7 @@ class AggregateCall(Call):
 _MapOption = bool | int | float | str | list[str] | None
 
 
-def _map_options(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    describe(schema, model)
+def _map_options(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = schema["properties"].pop("options")["additionalProperties"]
     schema["if"] = {"not": {"required": ["mapper"]}}
     schema["then"] = {"propertyNames": {"enum": ["select", "where"]}}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -22,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from skewless.document import Section, describe, shortened, unmet
+from skewless.document import Section, shortened, unmet
 from skewless.errors import SpecError
 from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSettings
@@ -131,8 +130,7 @@ def _is_input(given: Any) -> bool:
         return False
 
 
-def _either_way(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    describe(schema, model)
+def _either_way(schema: dict[str, Any]) -> None:
     written = ["input", "key", "aggregates"]
     schema["required"] = [name for name in schema["required"] if name not in written]
     schema["anyOf"] = [{"required": ["query", "tables"]}, {"required": written}]
