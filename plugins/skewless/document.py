@@ -320,6 +320,8 @@ def _required(fault: ErrorDetails) -> str:
     if fault["type"] == "value_error":
         return str(context["error"]).removeprefix("should be ")
     known = _REQUIRED.get(fault["type"])
+    if fault["type"] == "unmet":
+        return fault["msg"]
     if known is None:
         return fault["msg"][:1].lower() + fault["msg"][1:]
     noun = "mapping" if context.get("field_type") == "Dictionary" else "list"

@@ -22,8 +22,7 @@ def tables_of(query: str) -> frozenset[str]:
 @pytest.mark.parametrize("case", CASES["understood"], ids=lambda case: case["query"][:60])
 def test_a_query_is_understood_as_the_other_fields_of_a_spec(case: dict[str, Any]) -> None:
     found = understood(case["query"], tables_of(case["query"]))
-    assert found.input == "clicks"
-    assert found.rows == case["rows"]
+    assert (found.input, found.rows) == ("clicks", case["rows"])
     assert list(found.key) == case["key"]
     assert found.aggregates == case["aggregates"]
     assert (found.select and list(found.select)) == case["select"]
@@ -78,6 +77,7 @@ def test_a_spec_with_a_query_is_the_same_after_a_round_trip(more: str, key: str)
     [
         (f"{SPEC}key: page\n", "expected either query or key, but got both"),
         (SPEC.replace("delta", "detla"), r"field tables\.pages\.format.*'detla'"),
+        (SPEC.replace("ALL", "ALL ORDER BY m"), "field query: expected ORDER BY what is published"),
         (SPEC.replace("  pages:", "  page:"), "field query: expected names in FROM that stand in tables"),
         (
             SPEC.replace("marts}", "marts, sort: [n]}").replace("ALL", "ALL ORDER BY n"),

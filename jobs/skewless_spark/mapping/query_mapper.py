@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, StructType
 from skewless.documents.job import MadeColumn
 from skewless.errors import SpecError, first_line, nearest
 from skewless.query.rows import RowQuery, reread, row_query
-from skewless.query.sql import column_names, read_in
+from skewless.query.sql import column_names, counts_places, read_in
 from skewless.query.understood import INPUT, STATE, understood
 from skewless.spec.input import OWN_PREFIX
 from skewless.spec.spec import JobSpec
@@ -109,9 +109,10 @@ def _reads(
     frame: DataFrame, frames: Mapping[str, DataFrame], tables: Mapping[str, Mapping[str, str]], text: str
 ) -> dict[str, tuple[str, ...]]:
     """The columns of each table that a query reads."""
-    written, read = column_names(text), read_in(text)
+    written, read, placed = column_names(text), read_in(text), counts_places(text)
     return {
-        name: tuple(one for one in tables[name] if "." not in one) if read.count(name.lower()) > 1
+        name: tuple(one for one in tables[name] if "." not in one)
+        if read.count(name.lower()) > 1 or (placed and name != INPUT)
         else _used(frame, one, written)
         for name, one in frames.items()
     }  # fmt: skip
@@ -309,7 +310,11 @@ class _Lineage:
         if not children:
             self._leaf(node)
         elif kind == "Project":
-            self._project(node)
+            for one in _listed(node.projectList()):
+                if _class(one) == "Alias":
+                    of_column = _class(one.child()) == "AttributeReference"
+                    plain = self._known.get(one.child().exprId().id()) if of_column else None
+                    self._known[one.exprId().id()] = plain or self._made(one.child())
         elif kind == "Generate":
             made = self._made(node.generator())
             self._known.update((one.exprId().id(), made) for one in _listed(node.generatorOutput()))
@@ -324,13 +329,6 @@ class _Lineage:
         for one, name in columns.items():
             if one in self._tables:
                 self._known[one] = MadeColumn(beside={self._tables[one]: (name,)}, plain=True)
-
-    def _project(self, node: Any) -> None:
-        for one in _listed(node.projectList()):
-            if _class(one) == "Alias":
-                of_column = _class(one.child()) == "AttributeReference"
-                plain = self._known.get(one.child().exprId().id()) if of_column else None
-                self._known[one.exprId().id()] = plain or self._made(one.child())
 
     def _made(self, expression: Any) -> MadeColumn:
         found = [self._known.get(one, MadeColumn()) for one in _ids(expression.references())]

@@ -1,7 +1,6 @@
 """The mapper ``tokens``: every match of a pattern in lines of text, with its file, line and column."""
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +54,8 @@ def _create(options: Options) -> MapCall:
         rows = np.repeat(np.arange(len(lines), dtype=np.int64), counts)
         taken = pa.array(rows)
         files = batch.column(_FILE).dictionary_encode()
-        names = pa.array([_below(name, folder) for name in files.dictionary.to_pylist()], pa.string())
+        own = [name.rpartition(folder)[2] if options.below else name for name in files.dictionary.to_pylist()]
+        names = pa.array(own, pa.string())
         line_numbers = pc.add(batch.column(_ROW), 1)
         arrays = [
             pa.array(found, pa.string()),
@@ -68,12 +68,7 @@ def _create(options: Options) -> MapCall:
     return tokens
 
 
-def _below(name: str, folder: str) -> str:
-    return name.rpartition(folder)[2] if folder != "//" else name
-
-
-def _columns(options: Options) -> Sequence[str]:
-    return (options.column, _FILE, _ROW)
-
-
-TOKENS = PythonMapper(name="tokens", options=Options, columns=_columns, schema=lambda _: _SCHEMA, create=_create)
+TOKENS = PythonMapper(
+    name="tokens", options=Options, columns=lambda options: (options.column, _FILE, _ROW), schema=lambda _: _SCHEMA,
+    create=_create,
+)  # fmt: skip

@@ -252,7 +252,7 @@ class _Lookups(NamedTuple):
         for name, (alone, path, listing) in self.found.items():
             types = listing.types
             readable = [one for one, kind in types.items() if not kind.startswith(UNSUPPORTED)]
-            names = tuple(dict.fromkeys(reads.get(name, ())))
+            names = tuple(one for one in types if one in reads.get(name, ()))
             if name.lower() in above:
                 names = tuple(one for one in readable if one not in FILE_COLUMNS and "." not in one)
             refuse_twins(names, types, f"{where}, table {name!r}")
@@ -272,19 +272,13 @@ def _check_result(spark: SparkSession, job: Job, asked: StructType | None, where
     if asked is None and spec.result is None and spec.output.format != "csv" and not spec.output.sort:
         return
     result = result_schema(spark, job, where)
-    if asked is not None:
-        _require_types(asked, result, where)
-    if spec.output.format == "csv":
-        refuse_nested(result, where)
-    refuse_without_order(result, spec, where)
-
-
-def _require_types(asked: StructType, result: StructType, where: str) -> None:
-    """Refuse a query whose result is computed in other types than Spark's."""
-    for field in asked:
+    for field in asked or ():
         if field.dataType.simpleString() != (own := result[field.name].dataType.simpleString()):
             required = f"a result of type {field.dataType.simpleString()}, as Spark has it"
             raise SpecError(f"{where}, field query, column {field.name!r}", required, own, "cast it in the query")
+    if spec.output.format == "csv":
+        refuse_nested(result, where)
+    refuse_without_order(result, spec, where)
 
 
 def _require_other_table(spec: JobSpec, where: str) -> None:

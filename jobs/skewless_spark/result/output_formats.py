@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, DataFrameWriter, Observation, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, StructType
 
@@ -113,12 +113,11 @@ def sorted_results(results: DataFrame, columns: JobColumns) -> DataFrame:
 
 def in_order(results: DataFrame, output: Output) -> DataFrame:
     """Results in the order of an output that has one."""
-    order = [_ordered(F.col(quoted(name)), descending) for name, descending in output.order]
+    order = [
+        F.col(quoted(name)).desc_nulls_last() if descending else F.col(quoted(name)).asc_nulls_first()
+        for name, descending in output.order  # as SortColumn has it
+    ]
     return results.repartitionByRange(output.files, *order).sortWithinPartitions(*order)
-
-
-def _ordered(column: Column, descending: bool) -> Column:  # as SortColumn has it
-    return column.desc_nulls_last() if descending else column.asc_nulls_first()
 
 
 def stage(run: RunDirectory, attempt: Attempt, files: Sequence[CommittedFile], audited: Sequence[TableRule]) -> None:

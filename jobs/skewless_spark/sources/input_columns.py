@@ -79,18 +79,15 @@ def fitted(
     for path, types in own.items():
         shape = tuple(types.items())
         if shape not in known:
-            known[shape] = {**dict.fromkeys(name for name in wanted if name not in types), **_unsigned(types, wanted)}
+            known[shape] = dict.fromkeys(name for name in wanted if name not in types)
+            # They may be integers of 64 bits without a sign, which Spark reads as no wider decimals; pyarrow does.
+            known[shape] |= {name: name for name, kind in wanted.items() if types.get(name) == "decimal(20,0)" != kind}
             _refuse_unfit(path, types, wanted, required, told)
         lacking[path] = known[shape]
     return tuple(
         unit.model_copy(update={"inner": {**unit.inner, **lacking[unit.path]}}) if lacking.get(unit.path) else unit
         for unit in units
     )
-
-
-def _unsigned(types: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    """Columns that may be integers of 64 bits without a sign, which Spark reads as no wider decimals; pyarrow does."""
-    return {name: name for name, kind in wanted.items() if types.get(name) == "decimal(20,0)" != kind}
 
 
 def _refuse_unfit(

@@ -101,8 +101,12 @@ def list_input(
     piece = piece_bytes([file.size for file in listed], share)
     own: dict[str, Mapping[str, str]] = {}
     nulls: dict[str, int] = {}
-    if given.format != "parquet":
-        _refuse_unread(given.format, listed)
+    for file in listed if given.format != "parquet" else ():
+        if given.format != "orc":
+            refuse_unread(file.path)
+        if given.format != "text" and is_hidden(file.path.rpartition("/")[2]):
+            required = "a name that Spark takes for that of data"
+            raise InputError(f"input file {file.path}", required, "one with an underscore or a dot", "rename it")
     if given.format in {"parquet", "orc"}:
         footers = list(
             in_threads(lambda file: footer_of(fs, file.inner, given.format, file.path, nulls=bool(nulls_of)), listed)
@@ -198,15 +202,6 @@ def _estimated(file: ListedFile, row_bytes: float, header: tuple[str, ...]) -> U
     return _unit(file, max(1, round(rows)) if file.size else 0, counted=False, header=header)
 
 
-def _refuse_unread(kind: str, files: Sequence[ListedFile]) -> None:
-    for file in files:
-        if kind != "orc":
-            refuse_unread(file.path)
-        if kind != "text" and is_hidden(file.path.rpartition("/")[2]):
-            required = "a name that Spark takes for that of data"
-            raise InputError(f"input file {file.path}", required, "one with an underscore or a dot", "rename it")
-
-
 def _row_bytes(files: Sequence[ListedFile]) -> float:
     filled = [file for file in files if file.size]
     length = sample_length([file.size for file in filled])
@@ -272,7 +267,8 @@ def list_table(spark: SparkSession, given: Input, share: float | None) -> tuple[
         raise InputError(at, "columns whose values are those of its files", f"{column!r} of type {kind}", _DECLARE)
     inside = {column: kind for column, kind in declared.items() if column not in partitions}
     location, files = _files(str(told["Location"]), table.inputFiles())
-    as_files = _as_files(provider, location, inside, _options(spark, name), at)
+    options = {key.lower(): value for key, value in reader_options(spark, name, session_in_jvm(spark)).items()}
+    as_files = _as_files(provider, location, inside, options, at)
     listing = list_input(as_files, location, share, files, {one: declared[one] for one in partitions})
     other = next((list(unit.values) for unit in listing.units if list(unit.values) != partitions), None)
     if other is not None:
@@ -304,10 +300,6 @@ def _files(location: str, paths: list[str]) -> tuple[str, list[str]]:
     fs, root = open_location(place)
     found = [inner_path(fs, unquote(path)) for path in paths]
     return as_written(fs, place, root.rstrip("/")), found
-
-
-def _options(spark: SparkSession, name: str) -> Mapping[str, str]:
-    return {key.lower(): value for key, value in reader_options(spark, name, session_in_jvm(spark)).items()}
 
 
 def _as_files(provider: str, location: str, columns: Mapping[str, str], options: Mapping[str, str], at: str) -> Input:

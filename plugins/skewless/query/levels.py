@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from skewless.document import unmet
 from skewless.query.functions import AGGREGATES
-from skewless.query.sql import call_name, parsed, select_of, shown
+from skewless.query.sql import call_name, name_of, parsed, select_of, shown
 
 #: What a query that joins results to lookups calls the results.
 RESULT = "result"
@@ -85,7 +85,26 @@ def inlined(text: str) -> exp.Expr:
             _replace_tables(one.this, known)
             known[one.alias.lower()] = one
         _replace_tables(select, known)
+    for source in list(tree.find_all(exp.Subquery)):
+        _name_columns(source)
     return tree
+
+
+def _name_columns(source: exp.Subquery) -> None:
+    """Have a query around one in FROM give its columns the names of a list behind it, if those have names already."""
+    named, select = source.args.get("alias"), source.this
+    if named is None or not named.columns or not isinstance(select, exp.Select):
+        return
+    items = select.expressions
+    below = [name_of(item) or new.name for item, new in zip(items, named.columns, strict=False)]
+    differ = len({name.lower() for name in below}) == len(items) == len(named.columns)
+    if not differ or any(item.is_star for item in items):
+        return
+    select.set("expressions", [item if name_of(item) else exp.alias_(item, name, quoted=True)
+                               for item, name in zip(items, below, strict=True)])  # fmt: skip
+    columns = [exp.alias_(exp.column(name, quoted=True), new) for name, new in zip(below, named.columns, strict=True)]
+    named.set("columns", None)
+    source.set("this", exp.Select(expressions=columns).from_(exp.Subquery(this=select, alias=named.copy())))
 
 
 def _replace_tables(tree: exp.Expr, known: Mapping[str, exp.CTE]) -> None:
@@ -153,6 +172,8 @@ def calls(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 def refuse_clauses(select: exp.Select, *, outermost: bool) -> None:
     """Refuse what keeps a SELECT from being a set of rows; ORDER BY only in one that is not the outermost."""
+    if select.parent is not None and (named := select.parent.args.get("alias")) and named.columns:
+        raise unmet("columns with names that differ before a list of other names", shown(select.parent))
     for clause, required in _CLAUSES.items():
         if value := select.args.get(clause):
             raise unmet(required, shown(value[0] if isinstance(value, list) else value))

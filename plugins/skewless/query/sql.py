@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
@@ -26,6 +26,10 @@ class AsWritten(Spark):
 
         #: So that a comma stays one: Spark knows it from CROSS JOIN.
         JOINS_HAVE_EQUAL_PRECEDENCE = False
+        #: What ends GROUP BY ALL: these may be columns, too.
+        QUERY_MODIFIER_TOKENS: ClassVar[Any] = Spark.parser_class.QUERY_MODIFIER_TOKENS - {
+            TokenType.OFFSET, TokenType.WINDOW, TokenType.LOCK,
+        }  # fmt: skip
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse for name, parse in Spark.parser_class.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX
@@ -72,6 +76,13 @@ def column_names(text: str) -> frozenset[str]:
     tree = parsed(text)
     names = (part.name for node in tree.find_all(exp.Column, exp.Dot) for part in node.find_all(exp.Identifier))
     return frozenset(name.lower() for name in names)
+
+
+def counts_places(text: str) -> bool:
+    """Whether columns behind a star count by their places: in a UNION, or before a list of other names."""
+    tree = parsed(text)
+    lists = (one.args.get("alias") for one in tree.find_all(exp.CTE, exp.Subquery))
+    return bool(tree.find(exp.Star)) and bool(tree.find(exp.SetOperation) or any(one and one.columns for one in lists))
 
 
 def read_in(text: str) -> tuple[str, ...]:

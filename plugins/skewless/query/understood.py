@@ -249,7 +249,7 @@ class _Aggregation:
         for table in read:
             if table.name == RESULT and self.over is not None:
                 continue
-            if not isinstance(table.this, exp.Identifier):
+            if not isinstance(table.this, exp.Identifier) or table.args.get("sample"):
                 raise unmet("tables by their names in FROM", shown(table))
             name = full_name(table)
             if name.lower() not in known:
@@ -284,14 +284,15 @@ class _Aggregation:
             if aggregates(self.select):
                 raise unmet("no DISTINCT over an aggregation", shown(self.select))
             items = self._items()
-        elif group is None:
-            self._add_key(exp.Literal.number(1), ALL_ROWS)
-        elif group.args.get("all"):
+        elif group is not None and group.args.get("all"):
             items = [item for item in self._items() if not any(calls(item))]
-        else:
+        elif group is not None:
             self._grouped_by(group)
         for item in items:
             self._add_key(item.unalias())
+        if not self.keys:  # no GROUP BY, or one by nothing
+            self.select.set("group", None)
+            self._add_key(exp.Literal.number(1), ALL_ROWS)
 
     def _grouped_by(self, group: exp.Group) -> None:
         names, sets = [], list[list[frozenset[str]]]()
@@ -316,16 +317,19 @@ class _Aggregation:
         self.sets = [sum(1 << (len(keys) - 1 - at) for at, key in enumerate(keys) if key not in one) for one in crossed]
         if len(set(self.sets)) < len(self.sets):
             raise unmet("grouping sets that differ", shown(group))
+        if not keys:
+            self.sets = []
+            return
         self.grouping = self._free(GROUPING)
         self.keys[self.grouping] = exp.column(self.grouping)
 
     def _sets_of(self, one: exp.Expr, *, named: bool = False) -> list[frozenset[str]]:
-        parts = [part.expressions if isinstance(part, exp.Tuple) else [part.unnest()] for part in one.expressions]
-        groups = [
-            frozenset(part.name if named else self._add_key(self._grouped(part)) for part in some) for some in parts
-        ]
         if isinstance(one, exp.GroupingSets):
-            return groups
+            return [each for part in one.expressions for each in self._sets_of(part, named=named)]
+        if not isinstance(one, exp.Rollup | exp.Cube):
+            parts = one.expressions if isinstance(one, exp.Tuple) else [one.unnest()]
+            return [frozenset(part.name if named else self._add_key(self._grouped(part)) for part in parts)]
+        groups = [each for part in one.expressions for each in self._sets_of(part, named=named)]
         if isinstance(one, exp.Rollup):
             return [frozenset().union(*groups[:number]) for number in reversed(range(len(groups) + 1))]
         numbers = range(1 << len(groups))
@@ -341,7 +345,8 @@ class _Aggregation:
             return items[at - 1].unalias()
         if isinstance(one, exp.Column) and not one.table:
             for item in items:
-                if item.alias.lower() == one.name.lower() and not _is_column(item.unalias(), one.name):
+                same = item.alias.lower() == one.name.lower() and not _is_column(item.unalias(), one.name)
+                if same and not any(calls(item)):  # which Spark does not group by
                     self.aliases.add(one.name.lower())
                     return item.unalias()
         return one.unnest()
@@ -456,7 +461,7 @@ class _Aggregation:
         """An aggregate's column; of no rows at all, a count is 0 and a collection is empty."""
         nothing: exp.Expr | None = None
         function = str(self.aggregates[name]["function"])
-        if function.startswith("collect"):
+        if function.startswith(("collect", "approx_top_k")):
             nothing = exp.Anonymous(this="array")
         elif function.startswith(("count", "approx_count", "regr_count")):
             nothing = exp.Literal.number(0)

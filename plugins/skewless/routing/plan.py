@@ -215,7 +215,7 @@ def earlier_tasks(before: RoutingPlan, plan: RoutingPlan) -> list[set[int]]:
     found = [{numbers[task]} if task in numbers else set[int]() for task in plan.tasks]
     bits = max(before.ring.ring_bits, plan.ring.ring_bits)
     owners, first, factors = (
-        [_by_slot(one, table, bits) for one, table in zip((before, plan), tables, strict=True)]
+        [np.repeat(table, 1 << (bits - one.ring.ring_bits)) for one, table in zip((before, plan), tables, strict=True)]
         for tables in (
             (before.ring.slot_owners, plan.ring.slot_owners),
             (before.slot_tasks, plan.slot_tasks),
@@ -234,11 +234,6 @@ def earlier_tasks(before: RoutingPlan, plan: RoutingPlan) -> list[set[int]]:
     for key in before.head.keys() | plan.head.keys():
         found[plan.task_of(key, 0)].add(before.task_of(key, 0))
     return found
-
-
-def _by_slot(plan: RoutingPlan, by_slot: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """What a plan says of each slot, by the slots of a ring of so many bits, which is at least as fine."""
-    return np.repeat(by_slot, 1 << (bits - plan.ring.ring_bits))
 
 
 #: ``2**32`` times the golden section, rounded to an odd number.

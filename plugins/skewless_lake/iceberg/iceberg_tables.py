@@ -184,7 +184,8 @@ def require_fitting(table: Table, target: OutputPart) -> None:
 def with_columns(table: Table, target: OutputPart, columns: pa.Schema) -> Table:
     """The table with all columns of a result."""
     wanted, at = _wanted(target, columns), _where(target)
-    have, want = ({field.name: _kind(field.field_type) for field in one.fields} for one in (table.schema(), wanted))
+    have, want = ({field.name: re.sub(r"\b\d+: ", "", str(field.field_type)) for field in one.fields}
+                  for one in (table.schema(), wanted))  # fmt: skip
     required = {field.name for field in table.schema().fields if field.required}
     odd = require_columns(at, target, have, required, want)
     if not odd:
@@ -200,10 +201,6 @@ def with_columns(table: Table, target: OutputPart, columns: pa.Schema) -> Table:
             "publish into a table of its own",
         ) from None  # fmt: skip
     return table
-
-
-def _kind(kind: object) -> str:
-    return re.sub(r"\b\d+: ", "", str(kind))
 
 
 NUMBERED = "snapshot"

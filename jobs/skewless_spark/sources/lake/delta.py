@@ -222,17 +222,13 @@ def _files(
         ) from None  # fmt: skip
     of_actions = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
     for position, (path, size, rows) in enumerate(zip(*of_actions, strict=True)):
-        found = _located(base, path)
+        # A path of the log is a part of a URI below the table, or a whole one.
+        found = unquote(plain_path(path)) if urlsplit(path).scheme else posixpath.join(base, unquote(path))
         values = {name: column[position] for name, column in zip(outside, columns, strict=True)}
         vector = vectors.get(found)
         name = () if vector is None else (VECTOR + hashlib.sha256(vector).hexdigest()[:32],)
         files.append(TableFile(found, size, values, name, rows=rows))
     return files
-
-
-def _located(base: str, path: str) -> str:
-    """A path of the log, which is a part of a URI below the table, or a whole one."""
-    return unquote(plain_path(path)) if urlsplit(path).scheme else posixpath.join(base, unquote(path))
 
 
 def _vectors(table: DeltaTable, at: str) -> dict[str, bytes]:

@@ -25,7 +25,7 @@ from skewless_spark.sources.formats.column_types import DECIMAL, UNSUPPORTED
 from skewless_spark.sources.formats.input_files import in_threads, quoted
 from skewless_spark.sources.formats.parquet import FieldIds, Footer, footer_with_ids
 from skewless_spark.sources.identity import TABLE
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, Vectors, deleted_positions
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableFile, Vectors, deleted_positions
 from skewless_spark.sources.listing import ListedFile, Listing, added_up, counted_units, nulls_in
 
 Comparison = Literal["=", "<", "<=", ">", ">="]
@@ -248,7 +248,10 @@ class LakeTable:
             wanted = column.inner or column.name
             name = by_id.get(column.field_id) if column.field_id is not None else wanted
             if name is None or name not in footer.types:
-                self._require_known(file, column)
+                if column.required and column.default is None and column.name not in file.values:
+                    required = f"the column {column.name!r}, of which each row of the table has a value"
+                    came = "none, and no default that can be read here"
+                    raise InputError(f"input file {file.path}", required, came, "rewrite the file")
                 inner[column.name] = None
                 continue
             kind = footer.types[name]
@@ -274,10 +277,3 @@ class LakeTable:
                 "set that property, as add_files does",
             )  # fmt: skip
         return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
-
-    def _require_known(self, file: TableFile, column: TableColumn) -> None:
-        if column.required and column.default is None and column.name not in file.values:
-            raise InputError(
-                f"input file {file.path}", f"the column {column.name!r}, of which each row of the table has a value",
-                "none, and no default that can be read here", "rewrite the file",
-            )  # fmt: skip
