@@ -124,7 +124,7 @@ class ObjectStore:
         mine = _Version(last.number + 1, secrets.token_hex(12), last.writer, value)
         if not create(self._bucket, _path(below, mine.number), mine.encoded()):  # which names its writer
             return None
-        later = [one for one in self._numbers(below, _path(below, mine.number)) if one > mine.number]
+        later = self._later(below, mine.number)
         if later and not self._was_mine(below, mine, later):
             return None
         if not later:
@@ -155,6 +155,9 @@ class ObjectStore:
             f"store {self.root}", "others have written since, and nobody can say whether this write came before them",
             "read again",
         )  # fmt: skip
+
+    def _later(self, below: str, number: int) -> list[int]:
+        return [later for later in self._numbers(below, _path(below, number)) if later > number]
 
     def _forget_old(self, below: str, number: int) -> None:
         """Remove versions that nobody looks for any more; every few versions, as each removal is a request."""

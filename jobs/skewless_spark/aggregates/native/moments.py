@@ -135,10 +135,6 @@ def _slope(state: Column) -> Column:
     return F.try_divide(state["c"], state["m2_y"])
 
 
-def _intercept(state: Column) -> Column:
-    return state["mean_x"] - _slope(state) * state["mean_y"]
-
-
 def _determination(state: Column) -> Column:
     """1 where all values of ``column`` are alike, and so on the line."""
     explained = F.try_divide(state["c"] * state["c"], state["m2_x"] * state["m2_y"])
@@ -195,7 +191,7 @@ _REGRESSED: dict[str, Callable[[Column], Column]] = {
     "sxx": lambda state: F.when(state["n"] > 0, state["m2_y"]),
     "sxy": lambda state: F.when(state["n"] > 0, state["c"]),
     "slope": _slope,
-    "intercept": _intercept,
+    "intercept": lambda state: state["mean_x"] - _slope(state) * state["mean_y"],
     "r2": _determination,
 }
 REGRESSIONS = tuple(_comoment(f"regr_{name}", evaluate) for name, evaluate in _REGRESSED.items())
