@@ -144,7 +144,7 @@ def figures_of(
 def shape_of(job: Job) -> str:
     """A digest of what the figures of a job are of: nights of another key, say, cannot be compared with them."""
     spec = job.spec
-    what = spec.model_dump(mode="json", include={"key", "aggregates", "map"}) | {"windows": spec.lengths}
+    what = spec.model_dump(mode="json", include={"key", "aggregates", "map"}) | {"windows": spec.covered.lengths}
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -310,9 +310,9 @@ def check_input_expectations(spec: JobSpec, where: str) -> None:
         if not fits:
             names = ", ".join(list(arguments.parameters)[1:]) or "no arguments"
             raise SpecError(f"{spot}.kwargs", f"{names}, names as texts and numbers of rows", str(one.kwargs)[:120])
-        if one.type == NULLS and spec.lengths:
+        if one.type == NULLS and spec.covered.lengths:
             raise SpecError(f"{spot}.type", "no window, as kept states do not know nulls", "a window", hint)
-        if one.type == BETWEEN and spec.map is not None and spec.lengths:
+        if one.type == BETWEEN and spec.map is not None and spec.covered.lengths:
             raise SpecError(f"{spot}.type", "no map, as kept states know the rows behind it", "a map", hint)
 
 

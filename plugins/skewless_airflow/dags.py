@@ -262,7 +262,7 @@ def _page(spec: JobSpec, path: Path | None) -> str:
         f"- {_literal(name)}: {call.function}{f' of {_literal(call.column)}' if call.column else ''}"
         for name, call in spec.aggregates.items()
     )
-    lengths = ", ".join(str(one or "all") for one in spec.lengths)
+    lengths = ", ".join(str(one or "all") for one in spec.covered.lengths)
     window = f", window {lengths}" if lengths else ""
     key = ", ".join(map(_literal, spec.of_results.key))
     return (

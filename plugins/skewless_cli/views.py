@@ -221,7 +221,7 @@ def show_replay(replays: dict[str, Any], console: Console) -> None:
 
 def states_location_of(spec: JobSpec, where: str, root: str) -> str:
     """The folder of the states of a job; a ``SpecError`` if the job keeps no states."""
-    if not spec.lengths:
+    if not spec.covered.lengths:
         raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
     from skewless_spark.windows.found import states_location  # noqa: PLC0415  # imports Spark
 

@@ -177,7 +177,7 @@ def test_the_lengths_of_windows_are_said_in_one_place() -> None:
     ]
     for given, lengths, kept in cases:
         spec = parse_spec(yaml.safe_dump({**WINDOWED, "window": None, **given}))
-        assert (spec.lengths, spec.covered.kept_parts) == (lengths, kept)
+        assert (spec.covered.lengths, spec.covered.kept_parts) == (lengths, kept)
         assert spec.result_key == (("page", "window") if len(lengths) > 1 else ("page",))
 
 

@@ -121,7 +121,7 @@ def find_stale(
     ]
     windows = [job.window for *_, job in results if job and job.window]
     covered = sorted({Part.named(name) for window in windows for name in covered_parts(window)})
-    everything = None if spec.lengths[-1] is None else covered
+    everything = None if spec.covered.lengths[-1] is None else covered
     now = files_of_parts(spec, covered[-1], everything, root, where)[0] if covered else ()
     listed = {files.part.name: Listed(files.found(), files.difference) for files in now}
     made_of_files = (file for window in windows for part in window.parts for file in part.files)

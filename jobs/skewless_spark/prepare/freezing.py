@@ -130,7 +130,7 @@ def _frozen(
     refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
     output_path = output_location(spec, part, root, where)
     check_output(output_path, input_path, listing, where, spec.output)
-    if spec.lengths:
+    if spec.covered.lengths:
         check_kept(spec, root, {"the states in": states_location(spec, root)}, where)
     shares = spec.routing.waves
     key_types = {column: types[column] for column in spec.key}

@@ -73,7 +73,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     outcome = "; ".join(ledger.problems) or numbers
     checks.append(own_check("ledger", "ledger_balances", ledger.balanced, numbers, outcome))
     # Of several windows, the result has the rows of each.
-    rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
+    rows = sum(line.rows for line in ledger.windows) if job.spec.covered.several else result.count("rows")
     rules, names = table_rules(OutputPart.of(job)) if _is_in_table(job) else ((), [])
     with _result_of(spark, run, result) as (frame, small), planned_once(spark) if small else nullcontext():
         # The result: its columns and keys, what the table asks of its rows, and what Great Expectations says of it.

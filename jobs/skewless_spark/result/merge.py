@@ -151,7 +151,7 @@ def _write_merged(
     if columns.job.spec.joined is None or not rows:
         return _write(spark, attempt, columns, evaluate(*joined_states(merged, columns)), rows)
     # A join leaves rows out and repeats them, so they are counted before.
-    windows = columns.job.spec.windows or (None,)
+    windows = columns.job.spec.covered.several or (None,)
     seen = [F.lit(True) if length is None else F.col(WINDOW_COLUMN) == length for length in windows]
     sums = [F.coalesce(F.sum(F.when(one, F.col(name))), F.lit(0)) for one in seen for name in ("rows", HASH)]
     before = [int(number) for number in merged.agg(*sums).collect()[0]]
@@ -164,7 +164,7 @@ def _write_merged(
 def _write(spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int) -> list[Counted]:
     """Write results with Spark; what those of each window stand for."""
     spec, columns = columns.job.spec, JobColumns.of(columns.job.of_results)
-    windows, own = spec.windows or (None,), list(map(quoted, spec.published))
+    windows, own = spec.covered.several or (None,), list(map(quoted, spec.published))
     published = published_rows(results, columns)
     if spec.result is not None and spec.result.query is not None:
         return [_write_joined(attempt, columns, published)]

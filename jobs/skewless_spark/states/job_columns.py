@@ -84,7 +84,7 @@ class JobColumns:
     @property
     def result_keys(self) -> list[str]:
         """The numbered names of the key columns, and the column of windows, which has no number."""
-        return self.keys if self.job.spec.windows is None else [*self.keys, WINDOW_COLUMN]
+        return self.keys if self.job.spec.covered.several is None else [*self.keys, WINDOW_COLUMN]
 
     @property
     def results(self) -> list[str]:

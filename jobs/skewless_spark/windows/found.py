@@ -95,7 +95,7 @@ class ReadColumns:
 
 def check_window(spec: JobSpec, where: str) -> None:
     """Refuse aggregates whose states cannot be merged over parts, not even in their order."""
-    if not spec.lengths:
+    if not spec.covered.lengths:
         return
     for name, call in spec.aggregates.items():
         definition, at = REGISTRY[call.function], f"{where}, aggregate {name!r}"

@@ -99,7 +99,7 @@ def over_windows(
 
 def with_window(columns: JobColumns, merged: DataFrame, length: int | None) -> DataFrame:
     """Merged states with the window that they are of, if the job has several."""
-    if columns.job.spec.windows is None:
+    if columns.job.spec.covered.several is None:
         return merged
     return merged.withColumn(WINDOW_COLUMN, F.lit(length).cast("int"))
 

@@ -204,8 +204,8 @@ class Job(Columnar, Document):
 
     @model_validator(mode="after")
     def _of_its_window(self) -> Self:
-        found, several = tuple(one.length for one in self.covered.windows), self.spec.windows
-        if bool(found) != bool(self.spec.lengths):
+        found, several = tuple(one.length for one in self.covered.windows), self.spec.covered.several
+        if bool(found) != bool(self.spec.covered.lengths):
             raise unmet("a window just where the spec keeps states", "one of the two alone")
         if several is not None and found != several:
             raise unmet(f"the windows of its spec, {list(several)}", str(list(found))[:80])

@@ -269,7 +269,7 @@ class RunDirectory(Storage):
 
     def part_lines(self) -> PartLines:
         """The ledger lines of a window and of its parts; none without a window, or before the result is committed."""
-        if not self.job().spec.lengths or (commit := self.commit_of(RESULT_STEP)) is None:
+        if not self.job().spec.covered.lengths or (commit := self.commit_of(RESULT_STEP)) is None:
             return NO_PARTS
         return self.committed_document(commit, PART_LINES, PartLines)
 
