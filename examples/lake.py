@@ -20,7 +20,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.iceberg.iceberg_tables import publications
+from skewless_lake.iceberg_tables import publications
 from skewless_lake.publication import roll_back
 from skewless_lake.staged_files import OutputPart
 from skewless_spark.entries.pipeline import run_pipeline

@@ -142,7 +142,8 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
             numbers = {name for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_floating(kind)}
             by = by or next((name for name in spec.aggregates if name in numbers), None)
             for whole in parquet.iter_batches():
-                batch = whole.filter(pc.equal(whole[WINDOW_COLUMN], spec.covered.several[-1])) if spec.covered.several else whole
+                several = spec.covered.several
+                batch = whole.filter(pc.equal(whole[WINDOW_COLUMN], several[-1])) if several else whole
                 order = None if by is None else pc.sort_indices(batch, sort_keys=[(by, "descending")])
                 first = (batch if order is None else batch.take(order[:_SHOWN])).slice(0, _SHOWN)
                 rows = [*best, *first.to_pylist()]

@@ -121,7 +121,7 @@ def _embedded(root: str) -> dict[str, str]:
         "uri": f"sqlite:///{base / _DATABASE}?timeout={_BUSY_SECONDS}",
         "warehouse": str(base / "warehouse"),
         # What is committed must be on the disk before the database says so.
-        "py-io-impl": "skewless_lake.iceberg.iceberg_tables.SyncedFileIO",
+        "py-io-impl": "skewless_lake.iceberg_tables.SyncedFileIO",
     }
 
 

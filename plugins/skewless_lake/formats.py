@@ -168,7 +168,7 @@ class TableFormat(Protocol):
 
 
 #: The module of each format of ``skewless.spec.input.TABLES``. Their libraries are extras: imported where one is used.
-FORMATS = {"iceberg": "skewless_lake.iceberg.iceberg_tables", "delta": "skewless_lake.delta.delta_tables"}
+FORMATS = {"iceberg": "skewless_lake.iceberg_tables", "delta": "skewless_lake.delta_tables"}
 
 
 def table_format(output: Output) -> TableFormat:

@@ -22,7 +22,7 @@ from skewless.publication.publish import Commit, Shown, Target, Turns, Validated
 from skewless.publication.records import MANIFEST, QUARANTINE, Identity, VersionManifest, manifest_of, published_path
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file
-from skewless.run.objects.location import as_written, open_location
+from skewless.run.location import as_written, open_location
 from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.catalogs import METASTORES, Column, Located, Metastore

@@ -22,7 +22,7 @@ from skewless.publication.records import Identity, Overtaken, Publication, recor
 from skewless.replay.replay import as_it_ran, replay
 from skewless.replay.savings import savings_of
 from skewless.run.directory import FINALITY, RESULT_STEP, SAVINGS, RunDirectory, replay_document
-from skewless.run.objects.location import is_object
+from skewless.run.location import is_object
 from skewless.run.step_names import last_step_of
 from skewless.spec.result import Output
 from skewless.spec.spec import JobSpec

@@ -27,7 +27,7 @@ from skewless_leases.store import LONGEST_KEY_BYTES, LeaseError, StoreError, Ver
 try:
     import obstore
 
-    from skewless.run.objects.client import answered, content_of, create, delete, opened, require_first_writer
+    from skewless.run.object_client import answered, content_of, create, delete, opened, require_first_writer
 except ImportError:
     raise StoreError.saying(
         "leases on an object store", "the package obstore is not installed", "install skewless[object-stores]"

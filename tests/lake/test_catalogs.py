@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from skewless.errors import SpecError, UnreachableError
 from skewless_lake.catalogs import configuration_of, open_catalog
-from skewless_lake.iceberg.iceberg_tables import commit_part, make_namespace, publications
+from skewless_lake.iceberg_tables import commit_part, make_namespace, publications
 from skewless_lake.pruning import left_files, remove_left
 from skewless_lake.publication import publish_run, published_parts, require_fitting, roll_back
 from tests.broken_wire import Fault, broken_wire

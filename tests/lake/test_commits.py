@@ -31,12 +31,12 @@ from skewless.errors import QualityError, SpecError
 from skewless.publication.records import Publication, record_of
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import run_facts
+from skewless_lake import delta_tables as tables
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.delta import delta_tables as tables
-from skewless_lake.delta.delta_tables import commit_part
+from skewless_lake.delta_tables import commit_part
 from skewless_lake.formats import TableFormat, ready_table
-from skewless_lake.iceberg.iceberg_tables import commit_part as iceberg_commit
-from skewless_lake.iceberg.iceberg_tables import publications, staged_files
+from skewless_lake.iceberg_tables import commit_part as iceberg_commit
+from skewless_lake.iceberg_tables import publications, staged_files
 from skewless_lake.publication import publish_run, publishing_run
 from skewless_lake.staged_files import OutputPart
 from tests.lake.outputs import (

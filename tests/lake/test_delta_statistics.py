@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.delta.log import bounds_of
+from skewless_lake.delta_log import bounds_of
 from skewless_lake.publication import roll_back
 from skewless_spark.sources.lake.delta import snapshot_of
 from skewless_spark.sources.lake.table_inputs import Condition

@@ -12,8 +12,8 @@ import pytest
 from skewless.documents.commit import StepCommit
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
-from skewless.run.objects.client import ObjectFiles
-from skewless.run.objects.location import as_written, open_location
+from skewless.run.location import as_written, open_location
+from skewless.run.object_client import ObjectFiles
 from skewless.run.storage import content_checksum
 from skewless_cli.doctor import check_places
 from tests.broken_wire import Fault, broken_wire, once_each
@@ -216,7 +216,7 @@ def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_
 def test_a_store_that_stays_away_is_told_in_one_sentence(
     localbucket: ObjectServer, monkeypatch: pytest.MonkeyPatch, fault: Fault, said: str
 ) -> None:
-    monkeypatch.setattr("skewless.run.objects.client.RETRIES", 2)
+    monkeypatch.setattr("skewless.run.object_client.RETRIES", 2)
     with broken_wire(localbucket.port, lambda *_: fault) as wire, as_client(localbucket.behind(wire.port)):
         run = RunDirectory("s3://lake/away")
         with pytest.raises(RunDirectoryError) as told:
@@ -255,7 +255,7 @@ def test_an_upload_in_parts_that_fails_is_given_up(localbucket: ObjectServer, tm
         return "500" if "partNumber=2" in request else "none"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skewless.run.objects.client.RETRIES", 1)
+        patch.setattr("skewless.run.object_client.RETRIES", 1)
         with broken_wire(localbucket.port, second_part) as wire, as_client(localbucket.behind(wire.port)):
             fs, path = open_location(f"s3://lake/{tmp_path.name}/large")
             with pytest.raises(OSError, match="the store answered 500"):

@@ -54,7 +54,7 @@ def test_a_table_whose_store_is_away_is_asked_as_often_as_other_inputs(
     server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As shipped, deltalake would ask for three minutes."""
-    monkeypatch.setattr("skewless.run.objects.client.RETRIES", 2)
+    monkeypatch.setattr("skewless.run.object_client.RETRIES", 2)
     away = {**server.environment, "AWS_ALLOW_HTTP": "true"}
     with broken_wire(server.port, lambda *_: "500") as wire, as_client({**away, **server.behind(wire.port)}):
         said = r"input s3://lake/clicks: expected a Delta table that .*, but got .*; see that its store answers"

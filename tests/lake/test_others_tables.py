@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.delta.delta_tables import require_race
-from skewless_lake.iceberg.iceberg_tables import require_race as iceberg_race
+from skewless_lake.delta_tables import require_race
+from skewless_lake.iceberg_tables import require_race as iceberg_race
 from skewless_lake.publication import publish_run, require_fitting, roll_back, turn_in_table
 from skewless_lake.staged_files import TableRule
 from skewless_spark.quality.expectations import rule_checks

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from skewless.errors import SpecError
-from skewless_lake.delta.delta_tables import publications
+from skewless_lake.delta_tables import publications
 from skewless_lake.publication import publish_run, roll_back
 from tests.lake.outputs import DAY, KINDS, NOW, part_of, publish, ready, seen
 

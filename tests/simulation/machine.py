@@ -14,7 +14,7 @@ from unittest.mock import patch
 from fsspec import asyn
 
 from skewless.publication import places
-from skewless.run.objects import client
+from skewless.run import object_client
 from skewless_leases import lease, object_store
 from tests.simulation.bucket import Bucket, Store, at_once
 from tests.simulation.disk import Disk, mounted
@@ -40,14 +40,14 @@ class Machine:
             (places, "ctypes", self._libc()),
             (lease, "time", clock),
             (lease, "threading", SimpleNamespace(Event=lambda: _Event(world), Thread=partial(_Thread, world))),
-            *((module, "obstore", self.bucket) for module in (client, object_store)),
-            (client, "from_url", lambda *_, **__: self.store),
-            (client, "_trusted", []),
+            *((module, "obstore", self.bucket) for module in (object_client, object_store)),
+            (object_client, "from_url", lambda *_, **__: self.store),
+            (object_client, "_trusted", []),
             (asyn, "sync", at_once),
             (object_store, "KEPT_VERSIONS", 4),  # so that numbers are removed, and given again to whoever sleeps
             (object_store, "ThreadPoolExecutor", _InTurn),
         ]
-        client._bucket.cache_clear()
+        object_client._bucket.cache_clear()
         logging.disable(logging.CRITICAL)
         with mounted(self.disk):
             patches = [patch.object(*one) for one in replaced]
@@ -58,7 +58,7 @@ class Machine:
             finally:
                 for one in reversed(patches):
                     one.stop()
-                client._bucket.cache_clear()
+                object_client._bucket.cache_clear()
                 logging.disable(logging.NOTSET)
 
     def _libc(self) -> Any:

@@ -26,7 +26,7 @@ from skewless.run.step_times import run_facts
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.iceberg.iceberg_tables import make_namespace
+from skewless_lake.iceberg_tables import make_namespace
 from skewless_lake.publication import published_parts
 from skewless_lake.staged_files import OutputPart
 from skewless_spark.comparison.compare import compare

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from skewless.errors import InputError, SpecError, UnreachableError
 from skewless.spec.part import Part
 from skewless.spec.result import Output
-from skewless_lake.delta.log import bounds_of
+from skewless_lake.delta_log import bounds_of
 from skewless_lake.formats import reason, told, told_plainly, written
 from skewless_lake.staged_files import OutputPart, TableRule, rules_digest
 from skewless_lake.staging import fitted, part_fields

@@ -3,11 +3,11 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_988,
+    "lines of the product": 47_974,
     "lines of tests": 45_093,
     "words of pages": 50_520,
     "fields of a spec": 88,
-    "conditions on an axis": 73,
+    "conditions on an axis": 70,
     "private names of others": 11,
 }
 #: How far a figure may be below its ceiling before the ceiling is to be lowered.

@@ -27,7 +27,7 @@ from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SpecError
 from skewless.publication.records import manifest_of, published_path
 from skewless.run.folder import absolute_root, make_folder
-from skewless.run.objects.location import is_object
+from skewless.run.location import is_object
 from skewless.spec.spec import JobSpec
 
 BUILDING = ".building"

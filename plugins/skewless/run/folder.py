@@ -17,7 +17,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from skewless.errors import RunDirectoryError
-from skewless.run.objects.location import open_location
+from skewless.run.location import open_location
 
 #: The variable of the environment that names the group, for the faces.
 RUN_GROUP = "SKEWLESS_RUN_GROUP"

@@ -17,7 +17,7 @@ from skewless.documents.step_documents import RunBill, Savings, Span, StepBill, 
 from skewless.errors import SkewlessError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.folder import folders_in, folders_of_jobs
-from skewless.run.objects.location import as_written
+from skewless.run.location import as_written
 from skewless.run.step_names import COMPARE, COMPARISON_STEP, PUBLISH
 
 #: Seconds since 1970.

@@ -13,7 +13,7 @@ from skewless.document import Document
 from skewless.documents.commit import CommittedFile
 from skewless.errors import DocumentError, MachineError, RunDirectoryError
 from skewless.run.folder import make_run_folder
-from skewless.run.objects.location import as_written, for_short_reads, is_object, open_location
+from skewless.run.location import as_written, for_short_reads, is_object, open_location
 
 Doc = TypeVar("Doc", bound=Document)
 

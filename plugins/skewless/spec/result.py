@@ -276,7 +276,7 @@ class Window(Section):
 
 
 class NoWindow(NamedTuple):
-    """What a job without a window has in its place: it keeps nothing."""
+    """What a job without a window has in its place: it keeps no states, so it has no lengths."""
 
     lengths: tuple[int | None, ...] = ()
     several: tuple[int, ...] | None = None

@@ -300,7 +300,7 @@ class JobSpec(Section):
     def joining(self) -> JobSpec:
         """The spec with states that are joined in place of rows, if nothing keeps them from it."""
         found = self.understood
-        if self.state is not None or self.lengths or found is None or found.joined is None:
+        if self.state is not None or self.covered.lengths or found is None or found.joined is None:
             return self
         rows = found.joined.rows
         made = {"state": "join", "key": found.joined.key, "map": Map(query=rows) if rows else None}
@@ -314,7 +314,8 @@ class JobSpec(Section):
             return ""
         if self.joined is not None:
             return f"states by {', '.join(self.key)}, when they are merged"
-        why = found.unjoined or (f"state: {self.state}" if self.state else "as_of: night" if self.lengths else "")
+        nightly = "as_of: night" if self.covered.lengths else ""
+        why = found.unjoined or (f"state: {self.state}" if self.state else nightly)
         return f"rows, before they are aggregated{f': {why}' if why else ', as that costs less'}"
 
     @property
@@ -394,7 +395,7 @@ class JobSpec(Section):
             raise unmet("tables only with a query", "none")
         if self.input.as_of != "run":
             raise unmet("as_of only of a lookup", f"as_of: {self.input.as_of} of the input")
-        if not self.lengths and any(one.as_of != "run" for one in self.lookups.values()):
+        if not self.covered.lengths and any(one.as_of != "run" for one in self.lookups.values()):
             raise unmet("as_of: night only with a window", "no window")
         return self
 
@@ -480,16 +481,6 @@ class JobSpec(Section):
     def covered(self) -> Window | NoWindow:
         """Its window, or what stands for none."""
         return self.window or NoWindow()
-
-    @property
-    def lengths(self) -> tuple[int | None, ...]:
-        """How many parts each window covers, ascending, and None for all parts; empty if the job keeps no states."""
-        return self.covered.lengths
-
-    @property
-    def windows(self) -> tuple[int, ...] | None:
-        """The lengths of several windows, each of which has rows of its own in the result; None if it has none."""
-        return self.covered.several
 
     @property
     def result_key(self) -> tuple[str, ...]:

@@ -16,11 +16,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, first_line
-from skewless.run.objects.location import plain_path
+from skewless.run.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.delta.delta_tables import patience
-from skewless_lake.delta.log import Actions, commits, said_in
+from skewless_lake.delta_log import Actions, commits, said_in
+from skewless_lake.delta_tables import patience
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
 from skewless_spark.sources.formats.input_files import nearby
 from skewless_spark.sources.lake.snapshot import (

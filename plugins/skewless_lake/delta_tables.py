@@ -19,8 +19,8 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 
 from skewless.errors import RunDirectoryError, SpecError
 from skewless.run.folder import make_folder, sync_file, sync_folder
-from skewless.run.objects.location import is_object, open_location, plain_path
-from skewless_lake.delta.log import commits, of_footer, said_in
+from skewless.run.location import is_object, open_location, plain_path
+from skewless_lake.delta_log import commits, of_footer, said_in
 from skewless_lake.formats import reason, told, written
 from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, TableRule
 from skewless_lake.staging import (
@@ -142,14 +142,14 @@ def patience(location: str) -> dict[str, str] | None:
     """How often and how long deltalake asks an object store: as our own clients do, and not three minutes at a time."""
     if not is_object(location):
         return None
-    from skewless.run.objects import client  # noqa: PLC0415  # an extra
+    from skewless.run import object_client  # noqa: PLC0415  # an extra
 
     return {
-        "max_retries": str(client.RETRIES),
-        "retry_timeout": f"{client.RETRY_SECONDS:.3f}s",
-        "backoff_config.max_backoff": f"{client.LONGEST_PAUSE_SECONDS:.3f}s",
-        "timeout": f"{client.ANSWER_SECONDS:.3f}s",
-        "connect_timeout": f"{client.CONNECT_SECONDS:.3f}s",
+        "max_retries": str(object_client.RETRIES),
+        "retry_timeout": f"{object_client.RETRY_SECONDS:.3f}s",
+        "backoff_config.max_backoff": f"{object_client.LONGEST_PAUSE_SECONDS:.3f}s",
+        "timeout": f"{object_client.ANSWER_SECONDS:.3f}s",
+        "connect_timeout": f"{object_client.CONNECT_SECONDS:.3f}s",
     }
 
 

@@ -34,7 +34,6 @@ from obstore.fsspec import BufferedFile, FsspecStore
 from obstore.store import from_url
 
 from skewless.errors import RunDirectoryError
-from skewless.run.objects import SETTINGS
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 #: A request that was answered by 5xx, or whose connection was lost, is sent again: at most so often, and for so long in
 #: all. The client draws its pauses, which grow slowly: 8 tries were over after 2 seconds, 40 are after 14 to 40.
 RETRIES, RETRY_SECONDS, LONGEST_PAUSE_SECONDS = 40, 60.0, 8.0
+#: How the variables of the environment begin that a client is set up by.
+SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
 #: The variables of the environment that may name a server.
 ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 #: For the answer to one request, and for a connection.

@@ -6,7 +6,9 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import RunDirectoryError
-from skewless.run.objects import OBJECT_SCHEMES
+
+#: The schemes that the client of object stores reaches. ``s3a`` is Hadoop's name for S3, ``abfss`` that for Azure.
+OBJECT_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 
 
 def open_location(location: str) -> tuple[Any, str]:
@@ -18,7 +20,7 @@ def open_location(location: str) -> tuple[Any, str]:
         fs, path = fsspec.core.url_to_fs(location)
         return fs, str(path)
     try:
-        from skewless.run.objects.client import ObjectFiles  # noqa: PLC0415  # its client is an extra
+        from skewless.run.object_client import ObjectFiles  # noqa: PLC0415  # its client is an extra
     except ImportError:
         raise ImportError("no package obstore, which skewless[object-stores] installs") from None
     scheme, _, path = location.partition("://")
