@@ -20,8 +20,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec
 from skewless.spec.spec import FRESH, JobSpec
 from skewless_cli.run_view import rows_read
-from skewless_spark.comparison.compare import compare, compared_columns
-from skewless_spark.comparison.other_side import other_side
+from skewless_spark.comparison import compare, compared_columns, other_side
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session

@@ -35,8 +35,7 @@ from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
 from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged_files import OutputPart
-from skewless_spark.comparison.compare import compare, compared_columns
-from skewless_spark.comparison.other_side import check_shadow, other_side
+from skewless_spark.comparison import check_shadow, compare, compared_columns, other_side
 from skewless_spark.entries.pipeline import Watcher, run_pipeline, run_stages
 from skewless_spark.prepare.earlier_runs import find_stale, restating_spec
 from skewless_spark.prepare.freezing import check_spec, freeze

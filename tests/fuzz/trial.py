@@ -20,8 +20,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
-from skewless_spark.comparison.compare import committed_result, compare
-from skewless_spark.comparison.other_side import OtherSide
+from skewless_spark.comparison import OtherSide, committed_result, compare
 from skewless_spark.entries.pipeline import finish_run, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states

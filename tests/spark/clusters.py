@@ -13,7 +13,7 @@ from skewless.documents.commit import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_leases import open_store
 from skewless_leases.lease_tables import Look, look_at
-from skewless_spark.sharing.shared_stage import lease_address
+from skewless_spark.sharing import lease_address
 from tests.packages import install
 
 #: Long enough for a Spark to start beside others; a condition that is met later than this is not met.

@@ -17,7 +17,7 @@ import yaml
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from skewless_spark.comparison import compare as comparing
+from skewless_spark import comparison as comparing
 from skewless_spark.session import versions
 from tests.spark.scenario import Told
 

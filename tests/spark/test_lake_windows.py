@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from skewless.documents.job import Job
 from skewless.errors import InputError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless_spark.comparison.other_side import results_of_all_rows
+from skewless_spark.comparison import results_of_all_rows
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import load_spec, parse_spec
-from skewless_spark.comparison.compare import compare
-from skewless_spark.comparison.other_side import OtherSide
+from skewless_spark.comparison import OtherSide, compare
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE, Quiet, Told, finished, write_input

@@ -24,8 +24,7 @@ from skewless.spec.part import Part
 from skewless.spec.spec import FRESH, JobSpec
 from skewless_cli.running import check_job
 from skewless_lake.catalogs import open_catalog
-from skewless_spark.comparison.compare import committed_result, compare, compared_columns
-from skewless_spark.comparison.other_side import OtherSide, other_side
+from skewless_spark.comparison import OtherSide, committed_result, compare, compared_columns, other_side
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.expectations import check_expectations

@@ -29,8 +29,7 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.iceberg_tables import make_namespace
 from skewless_lake.publication import published_parts
 from skewless_lake.staged_files import OutputPart
-from skewless_spark.comparison.compare import compare
-from skewless_spark.comparison.other_side import OtherSide
+from skewless_spark.comparison import OtherSide, compare
 from skewless_spark.prepare.freezing import needs_session
 from skewless_spark.quality.expectations import expectation_class, is_of_rows
 from skewless_spark.quality.quarantine import values_as_text

@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 
 from skewless.errors import InputError, SpecError
 from skewless.spec import JobSpec, parse_spec
-from skewless_spark.comparison.compare import compare
-from skewless_spark.comparison.other_side import OtherSide, results_of_all_rows
+from skewless_spark.comparison import OtherSide, compare, results_of_all_rows
 from skewless_spark.engines.bypass import _placed
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.session.session import query_in_jvm

@@ -18,8 +18,7 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
 from skewless_leases import Grant
 from skewless_spark.result.merge import merge_states
-from skewless_spark.sharing import share_stage
-from skewless_spark.sharing.shared_stage import ROUTING, Claims, lease_address
+from skewless_spark.sharing import ROUTING, Claims, lease_address, share_stage
 from tests.spark.clusters import ClusterProcess, await_that, leases, shares
 from tests.spark.scenario import as_rows, prepared, reduce_job, result_of, spec_of, without_times, write_input
 from tests.spark.test_forwarding import ORDERED, events, expected

@@ -16,7 +16,7 @@ from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.publication.records import record_of
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
-from skewless_spark.comparison.compare import compare_shadow
+from skewless_spark.comparison import compare_shadow
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare import freezing
 from skewless_spark.prepare.earlier_runs import restating_spec

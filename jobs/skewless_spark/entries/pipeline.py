@@ -31,7 +31,7 @@ from skewless.run.step_times import timed
 from skewless.spec.part import part_named
 from skewless.spec.reading import load_spec, parse_options, refuse_more_waves, with_options
 from skewless_lake.publication import readers_have
-from skewless_spark.comparison.compare import compare_shadow
+from skewless_spark.comparison import compare_shadow
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.expectations import import_soon

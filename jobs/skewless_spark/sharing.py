@@ -1,4 +1,9 @@
-"""A stage that several Spark clusters share: rows routed, tasks done by who has their leases, and all counted."""
+"""Several Spark clusters share the virtual tasks of a stage: ``docs/several_clusters.md``.
+
+One cluster routes the rows of the stage and writes those of each task as files. Then all clusters take tasks under
+leases, reduce them as an unshared stage does, and commit each task through its fence. At the end one cluster counts
+the tasks and commits the stage.
+"""
 
 import logging
 import re
