@@ -3,8 +3,8 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_974,
-    "lines of tests": 45_093,
+    "lines of the product": 47_954,
+    "lines of tests": 45_087,
     "words of pages": 50_520,
     "fields of a spec": 88,
     "conditions on an axis": 70,
