@@ -62,9 +62,9 @@ class Result:
 
     States do not depend on it: with a window, another expression needs no row to be read again.
 
-    >>> result = Result(("page", "ms AS millis", "a / (b + a) AS c"), None, None)
+    >>> result = Result(("page", "ms AS millis", "a.n / (b + a.n) AS c", "a.n"), None, None)
     >>> result.reads, result.plain
-    ({'page': ('page',), 'millis': ('ms',), 'c': ('a', 'b')}, {'page': 'page', 'ms': 'millis'})
+    ({'page': ('page',), 'millis': ('ms',), 'c': ('a', 'b'), 'n': ('a',)}, {'page': 'page', 'ms': 'millis'})
     """
 
     select: tuple[str, ...]
@@ -88,7 +88,7 @@ class Result:
     def reads(self) -> dict[str, tuple[str, ...]]:
         """By published column, the keys and aggregates that it is made from."""
         items = list(map(parsed_expression, self.select))
-        below = {name_of(item): tuple(dict.fromkeys(one.name for one in columns_of(item))) for item in items}
+        below = {name_of(item): tuple(dict.fromkeys(one.parts[0].name for one in columns_of(item))) for item in items}
         if self.query is None:
             return below
         return {
@@ -100,7 +100,8 @@ class Result:
     def plain(self) -> dict[str, str]:
         """By the key or the aggregate that a published column is, as it is, the name of that column."""
         items = [] if self.query is not None else list(map(parsed_expression, self.select))
-        return {item.unalias().name: name_of(item) for item in items if isinstance(item.unalias(), exp.Column)}
+        trees = ((item.unalias(), name_of(item)) for item in items)
+        return {tree.name: name for tree, name in trees if isinstance(tree, exp.Column) and not tree.table}
 
 
 @dataclass(frozen=True)
@@ -191,8 +192,8 @@ class _Aggregation:
         for select in reversed(levels):
             below, lowest = outer, select
             if select.args.get("where"):
-                conditions.append(_substituted(select.args["where"].this, below))
-            outer = {name_of(item): _substituted(item, below) for item in _starless(select, below)}
+                conditions.append(_substituted(select.args["where"].this, below, select))
+            outer = {name_of(item): _substituted(item, below, select) for item in _starless(select, below)}
         if self.over is not None:
             items = {name_of(item): item for item in self._over_items(outer)}
             order = tuple(self._order(self.over, items))
@@ -583,17 +584,21 @@ def _starless(select: exp.Select, below: Mapping[str, exp.Expr]) -> Iterator[exp
             yield item
 
 
-def _substituted(tree: exp.Expr, below: Mapping[str, exp.Expr]) -> exp.Expr:
-    """An expression over the columns of the level below, over what these are."""
-    known = {name.lower(): one for name, one in below.items()}
+def _substituted(tree: exp.Expr, below: Mapping[str, exp.Expr], select: exp.Select) -> exp.Expr:
+    """An expression of a SELECT over the columns of the level below, over what these are."""
+    alias, known = select.args["from_"].this.alias.lower(), {name.lower(): one for name, one in below.items()}
     copy = exp.Paren(this=tree.unalias().copy())
     if any(copy.find_all(exp.Query)):
         raise unmet("no subquery above the aggregation", shown(tree))
     for column in list(copy.find_all(exp.Column)):
-        if column.name.lower() not in known:
-            raise unmet(f"columns of the query below ({nearest(column.name, below)})", shown(column))
-        one = known[column.name.lower()].copy()
-        column.replace(one if isinstance(one, exp.Column) else exp.Paren(this=one))
+        root, *fields = column.parts
+        if fields and root.name.lower() == alias and fields[0].name.lower() in known:
+            root, *fields = fields
+        if root.name.lower() not in known:
+            raise unmet(f"columns of the query below ({nearest(root.name, below)})", shown(column))
+        one = known[root.name.lower()].copy()
+        one = one if isinstance(one, exp.Column) and not fields else exp.Paren(this=one)
+        column.replace(exp.Dot.build([one, *fields]) if fields else one)
     inner: exp.Expr = copy.this
     return inner
 

@@ -116,11 +116,6 @@ def _deviation(fewer: int) -> Callable[[Column], Column]:
     return lambda state: F.sqrt(_over_rows("m2", fewer)(state))
 
 
-def _correlation(state: Column) -> Column:
-    """Null for a single row, and if one of the columns is constant."""
-    return F.when(state["n"] > 1, F.try_divide(state["c"], F.sqrt(state["m2_x"] * state["m2_y"])))
-
-
 def _shape(power: str, scale: Callable[[Column], Column], less: float) -> Callable[[Column], Column]:
     """A ratio of moments; null where all values are alike."""
 
@@ -183,7 +178,10 @@ SKEWNESS = replace(
 KURTOSIS = replace(SKEWNESS, name="kurtosis", evaluate=of_state(_shape("m4", lambda number: number, 3.0)))
 COVAR_SAMP = _comoment("covar_samp", _over_rows("c", 1))
 COVAR_POP = _comoment("covar_pop", _over_rows("c", 0))
-CORR = _comoment("corr", _correlation)
+# Null for a single row, and if one of the columns is constant.
+CORR = _comoment(
+    "corr", lambda state: F.when(state["n"] > 1, F.try_divide(state["c"], F.sqrt(state["m2_x"] * state["m2_y"])))
+)
 #: In a regression ``column`` is the dependent variable, y, and ``other`` the independent one, x.
 _REGRESSED: dict[str, Callable[[Column], Column]] = {
     "count": lambda state: state["n"],

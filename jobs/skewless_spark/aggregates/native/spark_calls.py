@@ -5,13 +5,13 @@ from typing import Self
 
 from pydantic import Field, model_validator
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from skewless.aggregates.accumulator import anything
 from skewless.errors import SpecError, first_line
 from skewless.query.functions import SparkCall
-from skewless_spark.aggregates.definition import Arguments, NativeAggregate
+from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native.sums import Options, merged_by, the_state
 
 
@@ -32,15 +32,13 @@ class SparkOptions(Options):
         return SparkCall(self.expression)
 
 
-def _update(arguments: Arguments, options: SparkOptions) -> tuple[Column]:
-    return (F.expr(options.call.over(dict(zip(options.call.columns, arguments.names, strict=True)))),)
-
-
 #: Rows come in the order of the input, so that those which are alike in an ORDER BY always come in the same one.
 SPARK = NativeAggregate(
     "spark",
     accepts=anything,
-    update=_update,
+    update=lambda arguments, options: (
+        F.expr(options.call.over(dict(zip(options.call.columns, arguments.names, strict=True)))),
+    ),
     merge=merged_by(F.first),  # a key has one state
     evaluate=the_state,
     options=SparkOptions,
