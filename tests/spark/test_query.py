@@ -310,13 +310,13 @@ def test_a_check_prints_a_query_as_it_was_understood(
         assert part in said, said
 
 
-def test_states_of_windows_are_joined_to_a_lookup_that_has_changed(spark: SparkSession, tmp_path: Path) -> None:
-    query = JOINED[-1]
+@pytest.mark.parametrize(("query", "rows"), [(JOINED[-1], 300), (JOINED[1], 300), (JOINED[1], 0)])
+def test_windows_are_joined_to_a_changed_lookup(spark: SparkSession, tmp_path: Path, query: str, rows: int) -> None:
     (tmp_path / "pages").mkdir()
     for back, numbers in ((1, range(1, 40)), (0, range(5, 50))):
         day = DATE - dt.timedelta(days=back)
         (folder := tmp_path / "clicks" / str(day)).mkdir(parents=True)
-        pq.write_table(clicks(300, back), folder / "part-0.parquet")
+        pq.write_table(clicks(300, back).slice(0, 300 if back else rows), folder / "part-0.parquet")
         pq.write_table(pages(numbers), tmp_path / "pages" / "pages.parquet")
         paths = {"clicks": {"path": f"{tmp_path}/clicks/{{date}}"}, "pages": {"path": f"{tmp_path}/pages"}}
         spec = spec_of_query(query, tmp_path / "out", paths, window=[1, 2], engine="staged")

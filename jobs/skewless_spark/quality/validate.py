@@ -156,7 +156,8 @@ def _built_in(job: Job, rows: int, keys: int) -> list[Expectation]:
         gxe.ExpectTableRowCountToEqual(value=keys),
         # Without keys, rows would be lost; with more keys than rows, keys would be invented.
         gxe.ExpectTableRowCountToBeBetween(
-            min_value=0 if left_out else min(rows, 1), max_value=None if joined else max(rows, int(spec.of_all_rows))
+            min_value=0 if left_out else min(rows, 1),
+            max_value=None if joined else max(rows, len(spec.covered.lengths) or 1 if spec.of_all_rows else 0),
         ),
         # The sum over no keys is null in SQL, which is correct if there were no rows.
         *(

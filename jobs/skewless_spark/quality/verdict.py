@@ -137,7 +137,8 @@ class Verdict:
             words = ", ".join("null" if value is None else _number(value) for value in checked)
             shown = [f"{column}={'null' if value is None else _number(value)}" for column, value in row.items()
                      if column not in {*self.columns, *self.key}]  # fmt: skip
-            rank = _order(-checked[0] if len(checked) == 1 and _is_number(checked[0]) else None, named)
+            number = len(checked) == 1 and isinstance(checked[0], int | float) and not isinstance(checked[0], bool)
+            rank = _order(-checked[0] if number else None, named)
             found.setdefault(named, (rank, _cut("; ".join(filter(None, [words, *shown])), LIST_CHARS // 2)))
         return tuple(
             FailingKey(key=named, found=found[named][1]) for named in sorted(found, key=lambda key: found[key])
@@ -169,10 +170,6 @@ class Verdict:
         if isinstance(value, list) and "column" not in self.expectation.configuration.kwargs:
             return f"({', '.join(map(_short, value))})"
         return _short(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _order(value: Any, text: str) -> tuple[bool, float, str]:

@@ -171,7 +171,7 @@ def _write(spark: SparkSession, attempt: Attempt, columns: JobColumns, results: 
     if not rows:
         kept = published.where(KEPT)
         write_files(kept.select(*own), attempt, FOLDER)
-        return [Counted(0, 0, kept.count() if spec.of_all_rows else 0)] * len(windows)
+        return [Counted(0, 0, kept.count() // len(windows) if spec.of_all_rows else 0)] * len(windows)
     counted, counts = Observation("merged states"), list[Column]()
     for at, length in enumerate(windows):
         seen, hashed = (

@@ -74,15 +74,20 @@ def published_rows(
 
 
 def _one_row(named: DataFrame, columns: JobColumns) -> DataFrame:
-    """The result of all rows; of no rows, there is one too, where a sketch that Spark makes is not null."""
+    """The result of all rows, of each window; of no rows, there is one too, where Spark's own sketches are not null."""
+    by, several = columns.job.spec.covered.columns, columns.job.spec.covered.several or ()
     types = {**columns.job.key_types, **columns.job.column_types}
     nulls = {name: f"{OWN_PREFIX}null{at}" for at, name in enumerate(types)}
-    made = {name: f"any_value({quoted(name)})" for name in named.columns}
+    made = {name: f"any_value({quoted(name)})" for name in named.columns if name not in by}
+    made |= {name: f"coalesce({made[name]}, 0)" for name in (ROWS, HASHED)}
     for name, call in columns.job.spec.aggregates.items():
         if call.function == "spark":
             made[name] = f"IF(count(1) = 0, {SparkCall(str(call.options['expression'])).over(nulls)}, {made[name]})"
     filled = named.selectExpr("*", *(f"CAST(NULL AS {types[name]}) AS {null}" for name, null in nulls.items()))
-    return filled.agg(*(F.expr(text).alias(name) for name, text in made.items()))
+    for window in by:
+        lengths = filled.sparkSession.range(1).select(F.explode(F.array(*map(F.lit, several))).alias(window))
+        filled = lengths.join(filled, window, "left")
+    return filled.groupBy(*by).agg(*(F.expr(text).alias(name) for name, text in made.items()))
 
 
 def joined_rows(published: DataFrame, columns: JobColumns, where: str = "job.json") -> DataFrame:

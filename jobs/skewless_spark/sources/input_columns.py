@@ -254,10 +254,6 @@ def _is_whole(text: str, bits: int) -> bool:
     return bool(re.fullmatch(r"0|-?[1-9][0-9]*", text)) and _has_bits(text, bits)
 
 
-def _is_double(text: str) -> bool:
-    return _type_of(text) in _NUMBERS[:3] and repr(float(text)) in {text, f"{text}.0"}
-
-
 def _is_day(text: str) -> bool:
     try:
         return dt.date.fromisoformat(text).isoformat() == text
@@ -268,6 +264,7 @@ def _is_day(text: str) -> bool:
 #: For each type that is inferred: whether a text is a value of it that Spark would write in the same way. With ``007``
 #: and ``1.50`` it would not: as numbers they would be one key with ``7`` and ``1.5``.
 _KEEPS: Mapping[str, Callable[[str], bool]] = {
-    "int": partial(_is_whole, bits=32), "bigint": partial(_is_whole, bits=64), "double": _is_double, "date": _is_day,
+    "int": partial(_is_whole, bits=32), "bigint": partial(_is_whole, bits=64), "date": _is_day,
+    "double": lambda text: _type_of(text) in _NUMBERS[:3] and repr(float(text)) in {text, f"{text}.0"},
     "string": lambda _: True,
 }  # fmt: skip

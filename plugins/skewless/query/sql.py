@@ -27,9 +27,7 @@ class AsWritten(Spark):
         #: So that a comma stays one: Spark knows it from CROSS JOIN.
         JOINS_HAVE_EQUAL_PRECEDENCE = False
         #: What ends GROUP BY ALL: these may be columns, too.
-        QUERY_MODIFIER_TOKENS: ClassVar[Any] = Spark.parser_class.QUERY_MODIFIER_TOKENS - {
-            TokenType.OFFSET, TokenType.WINDOW, TokenType.LOCK,
-        }  # fmt: skip
+        QUERY_MODIFIER_TOKENS = Spark.parser_class.QUERY_MODIFIER_TOKENS - {TokenType.OFFSET, TokenType.WINDOW}
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse for name, parse in Spark.parser_class.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX
