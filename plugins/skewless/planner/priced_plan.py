@@ -249,11 +249,9 @@ class PricedPlan:
         on_ring = len(self.placement.key) == self.placement.keys and np.array_equal(
             self.placement.task, self.forecast.on_ring(self.routing)
         )
-        return (
-            {}
-            if on_ring and self.proposal.placement is None
-            else self.placement.as_head(self.forecast.keys, self.forecast.by_text)
-        )
+        if on_ring and self.proposal.placement is None:
+            return {}
+        return self.placement.as_head(self.forecast.keys, self.forecast.by_text)
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[PricedPlan]:

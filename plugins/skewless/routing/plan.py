@@ -152,8 +152,7 @@ class RoutingPlan(Document):
         first = np.zeros(max(self.ring.reducers) + 1, dtype=np.int32)
         reducers, buckets, _ = self.task_table.T
         first[reducers[buckets == 0]] = np.flatnonzero(buckets == 0)
-        found: npt.NDArray[np.int32] = first[self.ring.slot_owners]
-        return found
+        return first.take(self.ring.slot_owners)
 
     @cached_property
     def slot_factors(self) -> npt.NDArray[np.int32]:
@@ -161,8 +160,7 @@ class RoutingPlan(Document):
         factors = np.ones(max(self.ring.reducers) + 1, dtype=np.int32)
         for reducer, factor in self.factors.items():
             factors[reducer] = factor
-        found: npt.NDArray[np.int32] = factors[self.ring.slot_owners]
-        return found
+        return factors.take(self.ring.slot_owners)
 
     def row_hash(self, origin: int) -> int:
         """The unsigned 32-bit number that chooses among the weights of a row's key, or its task if it has no key.

@@ -64,8 +64,9 @@ class Ring(Frozen):
         A slot belongs to the first token at or after the slot's start, walking clockwise and
         wrapping round. Tokens of equal hash are ordered by reducer, which settles ties.
         """
-        _, owners = self.places
-        found = np.repeat(owners, self._slots_of_tokens)
+        hashes, owners = self.places
+        # Slots from one token to the next, by their starts; those after the last token belong to the first.
+        found = np.repeat(owners, np.diff((hashes >> (32 - self.ring_bits)) + 1, prepend=0))
         found = np.concatenate([found, np.full((1 << self.ring_bits) - len(found), owners[0])])
         found.flags.writeable = False
         return found
@@ -87,16 +88,11 @@ class Ring(Frozen):
         ring.__dict__["places"] = _parts(np.insert(places, np.searchsorted(places, come), come))
         return ring
 
-    @property
-    def _slots_of_tokens(self) -> Ints:
-        """Slots from one token to the next, by their starts; those after the last token belong to the first."""
-        return np.diff((self.places[0] >> (32 - self.ring_bits)) + 1, prepend=0)
-
     @cached_property
     def empty_reducers(self) -> frozenset[int]:
         """The reducers that own no slot: no key would ever go to them."""
         owned = np.zeros(max(self.tokens) + 1, dtype=bool)
-        owned[self.places[1][self._slots_of_tokens > 0]] = True
+        owned[self.slot_owners] = True
         reducers = np.array(self.reducers)
         return frozenset(reducers[~owned[reducers]].tolist())
 

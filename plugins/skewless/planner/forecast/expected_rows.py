@@ -221,8 +221,7 @@ class ExpectedRows:
         pinned = np.fromiter(map(self.plan.head.__contains__, texts), dtype=bool, count=len(texts))
         named = (expected > 0) & ((seen >= SEEN_ENOUGH) | (self.scale * seen <= left) | pinned)
         heaviest = np.argsort(-expected, kind="stable")
-        order: Indices = heaviest[named[heaviest]]
-        return order
+        return np.asarray(heaviest[named[heaviest]])
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -250,8 +249,7 @@ class ExpectedRows:
     @cached_property
     def head_wave(self) -> Rows:
         """Rows of each head key among those admitted, shape ``(len(keys),)``."""
-        rows: Rows = self.scale * self._fresh[self._order]
-        return rows
+        return np.asarray(self.scale * self._fresh[self._order])
 
     @cached_property
     def head_rows(self) -> Rows:
@@ -265,7 +263,7 @@ class ExpectedRows:
         light[self._order] = False
         light &= (seen > 0) | (left > 0)
         numbers = np.flatnonzero(light)
-        some = [texts[number] for number in numbers.tolist()]
+        some = list(map(texts.__getitem__, numbers.tolist()))
         return key_slots(some, 1 << self.plan.ring.ring_bits), seen[numbers], left[numbers]
 
     @property
@@ -284,13 +282,16 @@ class ExpectedRows:
         """Backlog rows of all other keys, per slot of the ring."""
         slots, _, left = self._light_head
         tail = np.array(self.report.histogram.backlog_tail, dtype=np.float64)
-        return tail + np.bincount(slots, weights=left, minlength=len(tail))
+        tail += np.bincount(slots, weights=left, minlength=len(tail))
+        return tail
 
     @cached_property
     def tail_wave(self) -> Rows:
         """Rows of all other keys among those admitted, per slot of the ring, with those discounted from named keys."""
         slots, seen, _ = self._light_head
         tail = np.array(self._remembered.seen_tail, dtype=np.float64)
-        unseen = float((self._all_keys[1] - self._fresh)[self._order].sum()) / len(tail)
-        rows: Rows = self.scale * (tail + unseen + np.bincount(slots, weights=seen, minlength=len(tail)))
-        return rows
+        # In place, here and above: of a large ring an array that is touched for the first time costs most of all.
+        tail += float((self._all_keys[1] - self._fresh)[self._order].sum()) / len(tail)
+        tail += np.bincount(slots, weights=seen, minlength=len(tail))
+        tail *= self.scale
+        return tail

@@ -114,8 +114,7 @@ class Forecast(ExpectedRows):
         if plan.factors and not self.plan.factors:
             bucket = hashes_of(self.keys, BUCKET_SEED)
         slots = ring >> (32 - plan.ring.ring_bits)
-        tasks: Indices = plan.slot_tasks[slots].astype(np.int64) + bucket % plan.slot_factors[slots]
-        return tasks
+        return np.asarray(plan.slot_tasks[slots].astype(np.int64) + bucket % plan.slot_factors[slots])
 
     def tail_rows(self, plan: RoutingPlan) -> Rows:
         """Load of tail and null rows of each task under a plan's ring, shape ``(tasks,)``."""
@@ -133,6 +132,8 @@ class Forecast(ExpectedRows):
     def _tail_loads(self) -> tuple[Rows, Rows]:
         # Of the other keys there are about as many to set up in each slot.
         setups = self.setup_rows * max(0.0, self.expected_keys - len(self.keys)) / len(self.tail_backlog)
+        if self.rows_are_alike:
+            return self.tail_wave, self.tail_backlog
         cost = self.row_costs.tail_cost
         return self.tail_wave * cost + setups, self.tail_backlog * cost
 
@@ -141,14 +142,15 @@ class Forecast(ExpectedRows):
         _, buckets, factors = plan.task_table.T
         if self.plan.factors:
             return self._bucket_parts.tail(plan, wave, backlog) + null_rows / len(buckets)
-        reducers = np.bincount(plan.slot_tasks, weights=wave + backlog, minlength=plan.task_count)
+        none = self._no_tail
+        rows = wave if backlog is none else backlog if wave is none else wave + backlog
+        reducers = np.bincount(plan.slot_tasks, weights=rows, minlength=plan.task_count)
         first = np.arange(len(buckets)) - buckets
-        rows: Rows = reducers[first] / factors + null_rows / len(buckets)
-        return rows
+        return np.asarray(reducers[first] / factors + null_rows / len(buckets))
 
-    @property
+    @cached_property
     def _no_tail(self) -> Rows:
-        return np.zeros(len(self.tail_backlog))
+        return np.broadcast_to(0.0, len(self.tail_backlog))
 
     @cached_property
     def _bucket_parts(self) -> BucketParts:

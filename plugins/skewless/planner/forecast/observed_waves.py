@@ -222,8 +222,7 @@ def _missed(report: StageReport, expected: Sequence[int]) -> Rows:
     if not report.admitted_rows:
         return np.zeros(0)
     told = np.array(expected, dtype=np.float64) if expected else queued.mean()
-    missed: Rows = (queued - told) * len(queued) / report.admitted_rows
-    return missed
+    return np.asarray((queued - told) * len(queued) / report.admitted_rows)
 
 
 # How far the keys of two runs, or of a run and its forecast, differ: the total variation distance of their shares,

@@ -16,7 +16,6 @@ from functools import cache
 
 import mmh3
 import numpy as np
-import numpy.typing as npt
 
 from skewless.planner.placement.placement import Indices, Placement, Rows
 from skewless.routing.plan import GOLDEN_SECTION
@@ -186,7 +185,8 @@ def _longest_first(tasks: Indices, rows: Rows, base: Rows) -> Indices:
 
 #: Seed of the seeds of the choices' hashes; neither the ring's nor that of the buckets.
 CHOICE_SEED = 0xC401CE
-#: The head are the keys with at least 1 / (HEAD_PARTS * tasks) of the rows (Nasir et al. 2016).
+#: The head are the keys with at least 1 / (HEAD_PARTS * tasks) of the rows (Nasir et al. 2016, theta between 1/(5n) and
+#: 2/n): lighter keys are balanced by two choices.
 HEAD_PARTS = 5
 #: By which part of all rows the tasks of some keys together may be overloaded when the number of choices is chosen,
 #: however many tasks they are (Nasir et al. 2016).
@@ -237,15 +237,6 @@ def pour_over_choices(keys: Sequence[str], rows: Rows, base: Rows, counts: Indic
     )
 
 
-def heavy(shares: Rows, tasks: int) -> npt.NDArray[np.bool_]:
-    """Which keys are the head: those with a share of at least ``theta = 1 / (5 tasks)``, shape ``(keys,)``.
-
-    Nasir et al. 2016, theta between 1/(5n) and 2/n: lighter keys are balanced by two choices.
-    """
-    found: npt.NDArray[np.bool_] = shares >= 1.0 / (HEAD_PARTS * tasks)
-    return found
-
-
 def pour_head(
     keys: Sequence[str], rows: Rows, base: Rows, choices: Callable[[Rows, int], int], *, splittable: bool
 ) -> tuple[str, Placement] | None:
@@ -259,7 +250,7 @@ def pour_head(
     tasks, total = len(base), float(base.sum() + rows.sum())
     if tasks == 1 or not keys or not total:
         return None
-    head = heavy(rows / total, tasks)
+    head = rows / total >= 1.0 / (HEAD_PARTS * tasks)
     wanted = choices(-np.sort(-rows[head] / total), tasks)
     placed = pour_over_choices(keys, rows, base, np.where(head, wanted, 2), splittable=splittable)
     words = f"place {head.sum():,} heavy keys, {wanted} choices each, and {(~head).sum():,} others, two each"

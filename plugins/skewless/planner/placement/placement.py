@@ -98,8 +98,7 @@ class Placement:
     @property
     def first_tasks(self) -> Indices:
         """The task of each key's first piece, shape ``(keys,)``."""
-        tasks: Indices = self.task[np.cumsum(self.pieces) - self.pieces]
-        return tasks
+        return np.asarray(self.task[np.cumsum(self.pieces) - self.pieces])
 
     def loads(self, rows: Rows, tasks: int) -> Rows:
         """Rows of each of ``tasks`` tasks, given the rows of each key, shape ``(tasks,)``."""
@@ -187,8 +186,7 @@ def whole_weights(amounts: Rows) -> Indices:
     largest_remainders = np.argsort(whole - exact, axis=-1, kind="stable")
     np.put_along_axis(more := np.zeros_like(whole), largest_remainders, np.arange(whole.shape[-1]) < spare, axis=-1)
     whole += more
-    weights: Indices = whole * (WHOLE_WEIGHT // cells)
-    return weights
+    return np.asarray(whole * (WHOLE_WEIGHT // cells))
 
 
 class Proposal(NamedTuple):

@@ -4,8 +4,7 @@ Rows draw the numbers that they drew before. So what is left of a split key stay
 got through with it; and a task that has too much gives away the end of a segment of its share.
 """
 
-from collections.abc import Iterable
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,8 @@ from skewless.routing.plan import WHOLE_WEIGHT
 
 #: A key that has more segments than this for each of its tasks is laid out anew.
 SEGMENTS_PER_TASK = 4
-#: (task, weight) of the segments of a key, in their order.
-Segments = list[tuple[int, int]]
+#: Tasks and weights of segments, in their order.
+Segments = tuple[list[int], list[int]]
 
 
 class _Wanted(NamedTuple):
@@ -79,23 +78,23 @@ def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Pla
     same |= whole
     old, amounts = Placement(old.keys, old.key[stays], moved[stays], weights[stays]), amounts[stays]
     cut = np.flatnonzero(~same)
-    counts, segments = np.zeros(len(cut), dtype=np.int64), Segments()
+    ends = [0]
+    segments: Segments = ([], [])
     kept, left = same[old.key], ~same[wanted.key]
     pieces = zip(old.task[~kept].tolist(), old.weight[~kept].tolist(), amounts[~kept].tolist(), strict=True)
     goals = zip(wanted.task[left].tolist(), wanted.rows[left].tolist(), strict=True)
-    sizes = zip(old.pieces[cut].tolist(), (last - first)[cut].tolist(), strict=True)
-    for at, (own, target) in enumerate(sizes):
-        merged = _merged(_cut(list(islice(pieces, own)), dict(islice(goals, target))))
-        if len(merged) > SEGMENTS_PER_TASK * target:
-            # Cut up too often: lay each task's segments together once, whatever rows that moves.
-            merged = _merged(sorted(merged))
-        counts[at] = len(merged)
-        segments += merged
-    new = np.fromiter(chain.from_iterable(segments), dtype=np.int64, count=2 * len(segments)).reshape(-1, 2)
-    key = np.concatenate([old.key[kept], np.repeat(cut, counts)])
+    for own, target in zip(old.pieces[cut].tolist(), (last - first)[cut].tolist(), strict=True):
+        _cut(list(islice(pieces, own)), dict(islice(goals, target)), segments)
+        ends.append(len(segments[0]))
+    new = _merged([np.repeat(cut, np.diff(ends)), *(np.array(column, dtype=np.int64) for column in segments)])
+    # Of a key that is cut up too often lay each task's segments together once, whatever rows that moves.
+    often = np.bincount(new[0], minlength=old.keys) > SEGMENTS_PER_TASK * (last - first)
+    order = np.lexsort((np.where(often[new[0]], new[1], 0), new[0]))
+    new = _merged([column[order] for column in new])
+    columns = zip((old.key, old.task, old.weight), new, strict=True)
+    key, task, weight = (np.concatenate([before[kept], after]) for before, after in columns)
     order = np.argsort(key, kind="stable")
-    task, weight = (np.concatenate([one[kept], new[:, at]])[order] for at, one in enumerate((old.task, old.weight)))
-    return Placement(old.keys, key[order], task, weight)
+    return Placement(old.keys, key[order], task[order], weight[order])
 
 
 def _unchanged(before: _Wanted, wanted: _Wanted, keys: int, tasks: int) -> npt.NDArray[np.bool_]:
@@ -116,8 +115,8 @@ def _ranges(keys: Indices, count: int) -> tuple[Indices, Indices]:
     return np.append(0, ends[:-1]), ends
 
 
-def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Segments:
-    """The segments of one key, so that each task comes to have about the rows it should have."""
+def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float], segments: Segments) -> None:
+    """Append the segments of one key, so that each task comes to have about the rows it should have."""
     lacks, kept, together = dict(target), list[float](), 0
     for task, weight, rows in pieces:
         keeps = min(rows, lacks.get(task, 0.0))
@@ -127,35 +126,32 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Segm
             lacks[task] -= keeps
     takers = [(task, lack) for task, lack in reversed(lacks.items()) if lack > 0]
     unit = min(WHOLE_WEIGHT // cells_of(len(target)), together & -together)
-    segments: Segments = []
     for (task, weight, rows), keeps in zip(pieces, kept, strict=True):
         left, over, handed = weight, rows - keeps, 0.0
         while over > 0 and left > 0 and takers:
             taker, lack = takers.pop()
-            handed += weight * min(over, lack) / rows
+            part = min(over, lack)
+            handed += weight * part / rows
             # What one cut is rounded off by is left to the next one, so that many small cuts add up.
             cut = min(left, round(handed / unit) * unit - (weight - left))
             if cut > 0:
-                segments.append((taker, cut))
+                segments[0].append(taker)
+                segments[1].append(cut)
                 left -= cut
-            over, lack = over - min(over, lack), lack - min(over, lack)
+            over, lack = over - part, lack - part
             if lack > 1e-9 * rows:
                 takers.append((taker, lack))
         if left > 0:
             # What rounding leaves of a segment stays, unless its task is to have none of the key.
-            stays = task if task in target else max(target, key=lambda task: (target[task], -task))
-            segments.append((stays, left))
-    return segments
+            segments[0].append(task if task in target else max(target, key=lambda task: (target[task], -task)))
+            segments[1].append(left)
 
 
-def _merged(segments: Iterable[tuple[int, int]]) -> Segments:
-    merged: Segments = []
-    for task, weight in segments:
-        if merged and merged[-1][0] == task:
-            merged[-1] = (task, merged[-1][1] + weight)
-        else:
-            merged.append((task, weight))
-    return merged
+def _merged(segments: list[Indices]) -> list[Indices]:
+    """Keys, tasks and weights of segments, without neighbours that have the same key and task."""
+    key, task, weight = segments
+    begins = np.flatnonzero((np.diff(key, prepend=-1) != 0) | (np.diff(task, prepend=-1) != 0))
+    return [key[begins], task[begins], np.add.reduceat(weight, begins) if len(begins) else weight]
 
 
 #: A graph with more pairs of split keys and tasks than this is left as it is: cycles go one after the other.
@@ -173,18 +169,17 @@ def without_cycles(key: Indices, task: Indices, rows: Rows) -> tuple[Rows, npt.N
 
     Pairs are distinct, by ascending key. Cycles stay after so many steps, and of more than ``MOST_PAIRS`` pairs.
     """
-    first_task = int(key.max(initial=0)) + 1
-    split = np.bincount(key, minlength=first_task)[key] > 1
-    pairs = np.flatnonzero(split)
     left = np.ones(len(rows), dtype=bool)
+    pairs = np.flatnonzero(np.bincount(key)[key] > 1)
     if len(pairs) > MOST_PAIRS:
         return rows, left
-    forest = _Forest(rows[pairs], first_task + int(task.max(initial=0)) + 1)
-    ends = zip(key[pairs].tolist(), (task[pairs] + first_task).tolist(), strict=True)
-    for pair, (one, other) in enumerate(ends):
-        forest.add(pair, one, other)
-        if forest.steps > MOST_STEPS:
-            break
+    ends, before = np.stack([key, task + int(key.max(initial=0)) + 1]), -1
+    while before != len(pairs):  # a pair whose key or task has no other one is on no cycle
+        before = len(pairs)
+        for end in ends:
+            pairs = pairs[np.bincount(end[pairs])[end[pairs]] > 1]
+    forest = _Forest(rows[pairs], int(ends.max(initial=0)) + 1)
+    forest.add(*ends[:, pairs].tolist())
     found = rows.copy()
     found[pairs] = forest.rows
     left[pairs[forest.emptied]] = False
@@ -198,35 +193,41 @@ class _Forest:
         self.rows: list[float] = rows.tolist()
         self.parent = [-1] * nodes
         self.link = [-1] * nodes
-        # Trees only ever grow together: a pair that is emptied lies on a cycle. So which tree a node is in is a matter
-        # of union and find (Tarjan 1975), apart from how the tree is rooted.
-        self.tree = list(range(nodes))
-        self.size = [1] * nodes
         self.emptied: list[int] = []
         self.steps = 0
         #: At which step a node was last passed on the way to its root.
         self.passed = [0] * nodes
 
-    def add(self, pair: int, one: int, other: int) -> None:
-        mine, others = self._tree_of(one), self._tree_of(other)
-        if mine != others:
-            if self.size[mine] > self.size[others]:
-                mine, others, one, other = others, mine, other, one
-            self.tree[mine] = others
-            self.size[others] += self.size[mine]
-            self._hang(one, other, pair)
-            return
-        above, below = self._ways(one, other)
-        # Around the cycle pairs lose and gain rows by turns.
-        emptied = self._empty_one([pair, *above[1::2], *below[1::2]], above[::2] + below[::2])
-        if emptied != pair:
-            self._hang(*((one, other) if emptied in above else (other, one)), pair, emptied)
-
-    def _tree_of(self, node: int) -> int:
-        tree = self.tree
-        while tree[node] != node:
-            tree[node] = node = tree[tree[node]]
-        return node
+    def add(self, ones: list[int], others: list[int]) -> None:
+        """Add pairs of nodes one after the other, and empty a pair of each cycle."""
+        parent, link = self.parent, self.link
+        # Trees only ever grow together: a pair that is emptied lies on a cycle. So which tree a node is in is a matter
+        # of union and find (Tarjan 1975), apart from how the tree is rooted.
+        tree, size = list(range(len(parent))), [1] * len(parent)
+        for number, (one, other) in enumerate(zip(ones, others, strict=True)):
+            mine, its, node, onto, pair, emptied = one, other, one, other, number, -1
+            while tree[mine] != mine:
+                tree[mine] = mine = tree[tree[mine]]
+            while tree[its] != its:
+                tree[its] = its = tree[tree[its]]
+            if mine == its:
+                above, below = self._ways(one, other)
+                # Around the cycle pairs lose and gain rows by turns.
+                emptied = self._empty_one([pair, *above[1::2], *below[1::2]], above[::2] + below[::2])
+                if emptied not in above:
+                    node, onto = other, one
+                if self.steps > MOST_STEPS:
+                    break
+            elif size[mine] > size[its]:
+                tree[its], node, onto = mine, other, one
+                size[mine] += size[its]
+            else:
+                tree[mine] = its
+                size[its] += size[mine]
+            # A node comes to hang on the other one, and the way up from it, to the emptied pair or to its root, is
+            # turned round.
+            while pair != emptied:
+                parent[node], link[node], onto, node, pair = onto, pair, node, parent[node], link[node]
 
     def _ways(self, one: int, other: int) -> tuple[list[int], list[int]]:
         """The pairs on the way from each of two nodes of a tree up to the first node that both ways have."""
@@ -243,18 +244,16 @@ class _Forest:
         self.steps = step + len(below)
         return above[: passed[other] - first], below
 
-    def _hang(self, one: int, other: int, pair: int, last: int = -1) -> None:
-        """Let a node hang on another one, and turn round the way up from it to a pair, or to its root."""
-        parent, link = self.parent, self.link
-        while pair != last:
-            parent[one], link[one], other, one, pair = other, pair, one, parent[one], link[one]
-
-    def _empty_one(self, even: list[int], odd: list[int]) -> int:
-        """Hand rows around a cycle, the way that moves fewer, until a pair has none; that pair."""
+    def _empty_one(self, losers: list[int], winners: list[int]) -> int:
+        """Hand rows around a cycle, the way that moves fewer, until a pair has none; that pair, the first of equals."""
         rows = self.rows
-        least, least_odd = (min(map(rows.__getitem__, pairs)) for pairs in (even, odd))
-        losers, winners, moved = (even, odd, least) if least <= least_odd else (odd, even, least_odd)
-        emptied = min([pair for pair in losers if rows[pair] == moved])
+        mine, others = [rows[pair] for pair in losers], [rows[pair] for pair in winners]
+        if min(others) < min(mine):
+            losers, winners, mine = winners, losers, others
+        moved = min(mine)
+        emptied = losers[mine.index(moved)]
+        if mine.count(moved) > 1:
+            emptied = min(pair for pair in losers if rows[pair] == moved)
         for pair in losers:
             rows[pair] -= moved
         for pair in winners:

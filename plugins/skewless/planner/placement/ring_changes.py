@@ -64,7 +64,8 @@ class _Search:
         self.bits = ring.ring_bits
         self.tokens = dict(ring.tokens)
         self.room = dict(zip(self.tokens, room.tolist(), strict=True))
-        self.sums = np.concatenate([[0.0], np.cumsum(slot_rows)])
+        self.sums = np.zeros(len(slot_rows) + 1)
+        np.cumsum(slot_rows, out=self.sums[1:])
         self.total = float(self.sums[-1])
         hashes, owners = ring.places
         self.places = _Places(token_order(hashes, owners))

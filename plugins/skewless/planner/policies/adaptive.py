@@ -79,7 +79,8 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
 
 
 def _evener_tail(job: Job, forecast: Forecast, level: float) -> Iterator[Proposal]:
-    slots = (forecast.tail_backlog + forecast.tail_wave) * forecast.row_costs.tail_cost
+    slots = forecast.tail_backlog + forecast.tail_wave
+    slots *= forecast.row_costs.tail_cost
     plan = forecast.plan
     fixed = sums(forecast.placement_now.first_tasks, _alone(job, forecast, level), plan.task_count)
     first = np.flatnonzero(plan.task_table[:, 1] == 0)
