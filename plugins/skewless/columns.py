@@ -7,6 +7,7 @@ list them; as columns they take what their texts and numbers do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args, overload
 
 import numpy as np
@@ -20,11 +21,14 @@ Row = TypeVar("Row", bound=BaseModel)
 
 
 def _as_array(given: Any, check: Any) -> npt.NDArray[np.int64]:
-    """A read-only array of counts. Counts of a list are checked one by one, those of an array all at once."""
-    whole = isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.kind == "i"
-    if not whole or (given.size and not 0 <= given.min() <= given.max() <= LARGEST_COUNT):
-        given = check(given.tolist() if isinstance(given, np.ndarray) else given)
-    found = np.array(given, dtype=np.int64)
+    """A read-only array of counts. They are checked all at once, and one by one where that finds a fault."""
+    array = given
+    with suppress(ValueError):
+        array = np.array(given)
+    whole = array is not given and array.ndim == 1 and array.dtype.kind == "i"
+    if not whole or (array.size and not 0 <= array.min() <= array.max() <= LARGEST_COUNT):
+        array = check(given.tolist() if isinstance(given, np.ndarray) else given)
+    found = np.asarray(array, dtype=np.int64)
     found.flags.writeable = False
     return found
 

@@ -1,11 +1,12 @@
 """The base of all documents: frozen, strict, versioned JSON both ways; and of sections that are tagged."""
 
+import gc
 import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Self, cast
 
@@ -35,6 +36,18 @@ Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 HASHES = 1 << 32
 #: No figure computed from counts is larger (the rows of a task a hundred times over, say); it fits into 64 bits.
 LARGEST_SUM = 1 << 62
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Collect no garbage: large documents are many small objects that stay, and looking at them takes twice as long."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class Frozen(BaseModel):
@@ -70,6 +83,7 @@ class Frozen(BaseModel):
         del before
         return now
 
+    @without_collector()
     def to_json(self) -> str:
         """The same value gives the same bytes. Mappings keep their order: a spec's is that of the result's columns."""
         return json.dumps(self.model_dump(mode="json"), separators=(",", ":")) + "\n"
@@ -98,6 +112,7 @@ class Document(Frozen):
         return version
 
     @classmethod
+    @without_collector()
     def from_json(cls, text: str | bytes, where: str = "document") -> Self:
         """Read a document; a ``DocumentError`` if it is no JSON object, of another version, or breaks the schema."""
         try:

@@ -15,13 +15,12 @@ only a COMMIT makes its files count. Beside the attempts of a step lie the recor
 the step has committed.
 """
 
-import gc
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from skewless.document import Document
+from skewless.document import Document, without_collector
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import NO_PARTS, PartLines
@@ -200,19 +199,16 @@ class RunDirectory(Storage):
             self.write_same(f"plans/{decision.stage:04d}.json", decision.next_plan)
         return self.write_same(f"decisions/{decision.stage:04d}.json", decision)
 
+    @without_collector()
     def decide(self, stage: int, planner: Planner) -> Decision:
         """Decide about a stage, at least 1, by a planner, and write the decision; an earlier decision stands."""
         name = f"decisions/{stage:04d}.json"
         if self.exists(name):
             return self.decision(stage)
-        collecting = gc.isenabled()
-        gc.disable()  # documents and plans are many small tuples, and nearly all of them stay
-        try:
-            *earlier, last = [self.report(before) for before in range(stage)]
-            return self.enact(planner(self.job(), self.plan(stage - 1), last, earlier))
-        finally:
-            if collecting:
-                gc.enable()
+        job = self.job()
+        # Counts by slot of earlier stages are weighed against each other only where waves come in order.
+        earlier = [self.report(before, tails=job.in_order) for before in range(stage - 1)]
+        return self.enact(planner(job, self.plan(stage - 1), self.report(stage - 1), earlier))
 
     def commit_of(self, step: str) -> StepCommit | None:
         """The commit of a step, if there is one."""

@@ -65,7 +65,7 @@ class PlanStageOperator(BaseOperator):
                 raise AirflowSkipException(f"stage {ended.stage - 1} was the last: {ended.sentence}")
             begun = time.monotonic_ns()
             with timed_step(run, f"decision {self.stage}", time.time):
-                report, decision = run.report(self.stage - 1), run.decide(self.stage, plan_next_stage)
+                report, decision = run.report(self.stage - 1, tails=False), run.decide(self.stage, plan_next_stage)
             emit_stage(run, report, decision, time.monotonic_ns() - begun, self.dag_id)
         log.info("Decision about stage %s, policy %s: %s", decision.stage, decision.policy, decision.sentence)
         if decision.next_plan is None:
