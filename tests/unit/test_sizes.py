@@ -5,7 +5,7 @@ from tests.sizes import sizes
 CEILINGS = {
     "lines of the product": 47_939,
     "lines of tests": 45_087,
-    "words of pages": 50_520,
+    "words of pages": 50_463,
     "fields of a spec": 88,
     "conditions on an axis": 70,
     "private names of others": 11,
