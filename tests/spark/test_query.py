@@ -87,7 +87,7 @@ def rounded(rows: DataFrame | pa.Table) -> list[tuple[Any, ...]]:
     def text(value: Any) -> str:
         if isinstance(value, dt.datetime):
             return str(value.timestamp() if value.tzinfo else value.replace(tzinfo=dt.UTC).timestamp())
-        return f"{value:.9g}" if isinstance(value, float) else repr(value)
+        return f"{value:.9g}" if isinstance(value, float) else repr(bytes(value) if type(value) is bytearray else value)
 
     return sorted(tuple(map(text, row.values())) for row in found)
 

@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_939,
+    "lines of the product": 47_938,
     "lines of tests": 45_087,
     "words of pages": 50_463,
     "fields of a spec": 88,

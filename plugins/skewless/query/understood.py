@@ -318,9 +318,8 @@ class _Aggregation:
         self.sets = [sum(1 << (len(keys) - 1 - at) for at, key in enumerate(keys) if key not in one) for one in crossed]
         if len(set(self.sets)) < len(self.sets):
             raise unmet("grouping sets that differ", shown(group))
-        if not keys:
-            self.sets = []
-            return
+        if not keys:  # of no rows, Spark 3.5 has no row, and Spark 4 has one
+            raise unmet("GROUP BY with a key", shown(group), "leave it out for one row of all")
         self.grouping = self._free(GROUPING)
         self.keys[self.grouping] = exp.column(self.grouping)
 
