@@ -29,7 +29,7 @@ from skewless_spark.result.merge import merge_states
 from tests.fuzz.aggregates import Call, draw_calls
 from tests.fuzz.files import KINDS_OF, arrow_table, draw_writing, write_file
 from tests.fuzz.inputs import draw_columns, draw_rows, section_of
-from tests.fuzz.published import differences, grouped, published_differences, read_published
+from tests.fuzz.published import alarms, differences, grouped, published_differences, read_published
 from tests.fuzz.specs import draw_map, draw_output, draw_routing
 from tests.fuzz.trial import Outcome, draw_key, require, tried
 from tests.fuzz.values import KINDS, Row
@@ -116,12 +116,9 @@ class Lake:
         return {day: dict(self.files[day]) for day in range(first, last + 1) if self.files.get(day)}
 
     def in_order(self, days: Days) -> list[Row]:
-        extra = (
-            (lambda day: {"day": FIRST + dt.timedelta(days=day)})
-            if self.by_column or self.format == "delta"
-            else (lambda _: {})
-        )
-        return [row | extra(day) for day in sorted(days) for name in sorted(days[day]) for row in days[day][name]]
+        dated = self.by_column or self.format == "delta"
+        extra = {day: {"day": FIRST + dt.timedelta(days=day)} if dated else {} for day in days}
+        return [row | extra[day] for day in sorted(days) for name in sorted(days[day]) for row in days[day][name]]
 
 
 @dataclass
@@ -352,6 +349,8 @@ def _publish(spark: SparkSession, one: Night, lake: Lake, result: list[Row]) -> 
     if newest < one.turn:
         one.job.published[one.last] = one.turn
         require(published_differences(output, published, result))
+        now = [lake.files[day].get(name) is rows for day, files in one.pinned.items() for name, rows in files.items()]
+        require(alarms(one.run) if all(now) else [])  # a file that is gone cannot be certified
     elif sorted(map(repr, published)) != sorted(map(repr, before)):
         require([f"night {one.turn} has replaced the result of night {newest}"])
 

@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow import orc
 
+from skewless.run.directory import RunDirectory
+from skewless_cli.certify import certificate_of
+from skewless_cli.check_certificate import Audit
 from skewless_lake.catalogs import open_catalog
 from tests.fuzz.aggregates import Call
 from tests.fuzz.files import published_csv
@@ -24,6 +27,11 @@ from tests.fuzz.values import Row, canonical, rank
 
 Key = tuple[Any, ...]
 _TICK, _EPOCH = dt.timedelta(microseconds=1), dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a time on a wall
+
+
+def alarms(run: RunDirectory) -> list[str]:
+    """What the checker of a certificate says is wrong with a run that has published."""
+    return [line for line in Audit(certificate_of(run).sealed(), 3, 0).lines if line.startswith("WRONG")]
 
 
 def grouped(rows: Sequence[Row], key: Sequence[str]) -> dict[Key, list[Row]]:

@@ -29,7 +29,7 @@ from skewless_spark.sources import cutting
 from skewless_spark.states.job_columns import JobColumns
 from tests.fuzz.aggregates import Call, draw_calls
 from tests.fuzz.inputs import DATE, Input, draw_input
-from tests.fuzz.published import differences, grouped, published_differences, read_published, sort_faults
+from tests.fuzz.published import alarms, differences, grouped, published_differences, read_published, sort_faults
 from tests.fuzz.specs import ENGINES, draw_map, draw_output, draw_routing
 from tests.fuzz.values import Row
 from tests.spark.scenario import Quiet, result_of
@@ -154,7 +154,7 @@ def run_trial(spark: SparkSession, seed: int, number: int, folder: Path, compare
         if publishes:
             finish_run(spark, run)
             published = read_published(spec["output"], place, DATE)
-            require(published_differences(spec["output"], published, result))
+            require(published_differences(spec["output"], published, result) or alarms(run))
 
     return tried(spark, seed, str(number), folder, play)
 
@@ -223,11 +223,8 @@ def draw_spec(chance: random.Random, source: Input) -> tuple[dict[str, Any], dic
 
 
 def features_of(spec: dict[str, Any], source: Input, *, publishes: bool = False) -> list[str]:
-    told = [
-        f"format {source.told.get('format')}",
-        f"engine {spec['engine']}",
-        f"policy {spec['routing']['policy']['name']}",
-    ]
+    told = [f"format {source.told.get('format')}", f"engine {spec['engine']}"]
+    told += [f"policy {spec['routing']['policy']['name']}"]
     told += [f"layout {source.told['layout']}"] if "layout" in source.told else []
     told += ["map"] if "map" in spec else []
     told += ["budget"] if "budget" in spec["routing"] else []

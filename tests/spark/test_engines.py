@@ -73,20 +73,6 @@ def test_auto_combines_few_keys_and_says_why(spark: SparkSession, path: Path, tm
     assert "states in 16 splits" in run.decision(0).sentence
 
 
-def test_keys_that_a_query_makes_are_sampled_by_spark_where_a_stage_would_have_to_find_out(
-    spark: SparkSession, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_choice, "FIRST_STAGE_SECONDS", 0.0)
-    made = {"map": {"select": ["lower(key) AS key"], "where": "length(key) > 1"}}
-    run, reports = reduce_job(spark, spec_of(path, "key", {"n": "count"}, engine="auto", **made), tmp_path / "run")
-    choice = run.decision(0).engine
-    assert choice is not None
-    assert (choice.engine, len(reports)) == ("combine", 1)
-    keys = spark.read.parquet(str(path)).where("length(key) > 1").selectExpr("lower(key) AS key").distinct().count()
-    assert 0.5 * keys < choice.keys < 2 * keys
-    assert len(result_of(run)) == keys
-
-
 def test_bypass_splits_hot_keys_and_null_and_makes_one_state_of_all_others(spark: SparkSession, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     light = [f"k{number}" for number in rng.integers(0, 5_000, 20_000).tolist()]

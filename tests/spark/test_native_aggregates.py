@@ -412,9 +412,12 @@ HAVE_SKETCHES = (
     "expected result, or state for one of approx_count_distinct, theta_sketch_estimate, approx_percentile, "
     "approx_top_k, percentile_approx, but got state"
 )
-NO_ITEM = "a column of a plain type, no binary, array, map or struct, for approx_top_k"
-NO_HASH = "a column of a plain type, no array, map or struct, for theta_sketch_estimate"
-NO_QUANTITY = "a number, date or timestamp for approx_percentile"
+
+
+def other_type(wanted: str, column: str, function: str, **options: Any) -> tuple[dict[str, Any], str]:
+    words = f": expected {wanted} for {function}, but got column {column!r} of type {TYPES[column]}{OTHERWISE}"
+    return {"function": function, "column": column, **options}, words
+
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no other column": ({"function": "corr", "column": "x"}, ", field other: this field is missing; add it."),
@@ -428,25 +431,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         + ", ".join(map(repr, sorted(["cost", "flag", "local", "n", "raw", "tags", "word", "x"])))
         + ".",
     ),
-    "no boolean": (
-        {"function": "count_if", "column": "n"},
-        f": expected a boolean for count_if, but got column 'n' of type int{OTHERWISE}",
-    ),
-    "no integer": (
-        {"function": "bit_xor", "column": "x"},
-        f": expected an integer for bit_xor, but got column 'x' of type double{OTHERWISE}",
-    ),
-    "no quantity": (
-        {"function": "approx_percentile", "column": "local", "percentage": 0.5},
-        f": expected {NO_QUANTITY}, but got column 'local' of type timestamp_ntz{OTHERWISE}",
-    ),
-    "no item": (
-        {"function": "approx_top_k", "column": "raw"},
-        f": expected {NO_ITEM}, but got column 'raw' of type binary{OTHERWISE}",
-    ),
-    "no value to hash": (
-        {"function": "theta_sketch_estimate", "column": "tags"},
-        f": expected {NO_HASH}, but got column 'tags' of type array<string>{OTHERWISE}",
+    "no boolean": other_type("a boolean", "n", "count_if"),
+    "no integer": other_type("an integer", "x", "bit_xor"),
+    "no quantity": other_type("a number, date or timestamp", "local", "approx_percentile", percentage=0.5),
+    "no item": other_type("a column of a plain type, no binary, array, map or struct,", "raw", "approx_top_k"),
+    "no value to hash": other_type(
+        "a column of a plain type, no array, map or struct,", "tags", "theta_sketch_estimate"
     ),
     "no percentage": (
         {"function": "approx_percentile", "column": "x"},

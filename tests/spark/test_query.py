@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.errors import InputError, SpecError
+from skewless.planner import engine_choice
 from skewless.spec import JobSpec, parse_spec
 from skewless_spark.comparison import OtherSide, compare, results_of_all_rows
 from skewless_spark.engines.bypass import _placed
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.session.session import query_in_jvm
+from skewless_spark.session.step_measures import JobsSeen
 from skewless_spark.sources.unit_reading import lookups_of, scanned_bytes
 from skewless_spark.stage.routes import TASK, Stage, unrouted_queue
 from skewless_spark.states.job_columns import JobColumns
@@ -139,6 +141,19 @@ def test_large_files_are_scanned_whole_and_joined_in_more_tasks_than_states_need
     first, again = (_placed(rows.orderBy(F.rand(seed)), stage).select("c1", TASK).collect() for seed in (1, 2))
     assert sorted(first) == sorted(again), "a join that is read again has another order"
     assert len({task for _, task in first}) > 1
+
+
+@pytest.mark.parametrize(("select", "keys"), [("sum(ms) AS ms", 1), ("lower(page) AS page, count(*) AS n", 61)])
+def test_keys_that_a_query_makes_are_sampled_by_spark_where_there_are_several_and_a_stage_would_have_to_find_out(
+    spark: SparkSession, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, select: str, keys: int
+) -> None:
+    monkeypatch.setattr(engine_choice, "FIRST_STAGE_SECONDS", 0.0)
+    query = f"SELECT {select} FROM clicks WHERE ms > 5 {'GROUP BY 1' if keys > 1 else ''}"
+    seen, spec = JobsSeen(spark), spec_of_query(query, tmp_path / "published", {"clicks": {"path": f"{lake}/clicks"}})
+    choice = prepared(tmp_path, spec).decision(0).engine
+    assert choice is not None
+    assert (choice.engine, bool(seen.jobs())) == ("combine", keys > 1)
+    assert 0.5 * keys < choice.keys < 2 * keys
 
 
 @pytest.mark.parametrize("number", range(len(JOINED)))

@@ -145,14 +145,10 @@ NAMELESS = ("input file that this Spark does not name:", "a file:")
 
 def plainly(spark: SparkSession, path: Path, schema: str) -> Rows | None:
     kind = "json" if ".json" in path.name else "csv"
-    options = {
-        "mode": "FAILFAST",
-        **({"header": "true", "escape": '"', "columnPruning": "false"} if kind == "csv" else {}),
-    }
+    of_csv = {"header": "true", "escape": '"', "columnPruning": "false"} if kind == "csv" else {}
+    reader = spark.read.options(mode="FAILFAST", **of_csv).schema(schema).format(kind)
     try:
-        return [
-            tuple(row) for row in spark.read.options(**options).schema(schema).format(kind).load(str(path)).collect()
-        ]
+        return [tuple(row) for row in reader.load(str(path)).collect()]
     except Exception:  # noqa: BLE001  # whatever Spark says
         return None
 

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from skewless.documents.window import WindowPart
 from skewless.errors import InputError, RunDirectoryError, SpecError
+from skewless.planner import engine_choice
 from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
@@ -26,6 +27,7 @@ from skewless.standing.states_store import StatesStore
 from skewless.standing.tree import plan_of
 from skewless_cli import run_view, views
 from skewless_spark.branches.native import Native
+from skewless_spark.engines import combine
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
@@ -243,6 +245,17 @@ def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None
     merge_states(lake.spark, run)
     assert as_rows(result_of(run)) == result
     assert store.path(store.merge(name).states[0].path) != str(states), "it was made anew"
+
+
+def test_parts_with_many_states_are_read_in_splits_of_their_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_choice, "UNSEEN_SECONDS", 0.0)  # keys are sampled
+    monkeypatch.setattr(combine, "KEYS_OF_A_TASK", 10)
+    for day in range(9):
+        lake.put(day, "b", rows=800)
+    run = lake.prepared(8, lake.spec(aggregates={"n": "count"}, window=9, engine="auto", routing={"slots": 1}))
+    run_stages(lake.spark, run)
+    (report,) = run.reports()
+    assert [split.rows for split in report.splits] == [800] * 9
 
 
 @pytest.mark.parametrize("parts", mostly_long([60, 200], 60))

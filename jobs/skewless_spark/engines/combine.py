@@ -82,7 +82,11 @@ class Combine(Engine):
 
     def partitions(self, stage: Stage) -> int:
         """As many as the states that the engine was chosen for need."""
-        return _tasks_by_part(stage) or few_partitions(stage, _expected_states(stage))
+        return _tasks_by_part(stage) or max(few_partitions(stage, _expected_states(stage)), _tasks_of_parts(stage))
+
+    def splits(self, stage: Stage) -> int:
+        """More for parts of a window that have many states, as long as none is cut: a split has all of its states."""
+        return max(super().splits(stage), min(len(stage.columns.job.covered.reduced), _tasks_of_parts(stage)))
 
     def reader(self, stage: Stage, read: CountsRead) -> Reader | None:
         """None where a row for each key names slot and heavy key: its key is not read, see ``_of_rows``."""
@@ -114,6 +118,11 @@ def _expected_states(stage: Stage) -> int:
     epoch = stage.plan.epoch
     choice = stage.run.decision(epoch).engine if stage.run.exists(f"decisions/{epoch:04d}.json") else None
     return choice.states if choice is not None else 0
+
+
+def _tasks_of_parts(stage: Stage) -> int:
+    """How many tasks have the states of the parts of a window in hash maps; 0 without a window."""
+    return _expected_states(stage) // KEYS_OF_A_TASK if stage.columns.job.covered.reduced else 0
 
 
 def _tasks_by_part(stage: Stage) -> int:

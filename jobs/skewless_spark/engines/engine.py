@@ -53,10 +53,14 @@ class Engine:
         wave = scanned_bytes(stage.spark, job, admitted, located=stage.columns.reads_places)
         sizes = [*wave, *(file.size_bytes for file in backlog)]
         return {
-            "spark.sql.files.maxPartitionBytes": str(split_bytes(sizes, job.combine_splits, job.slots_at())),
+            "spark.sql.files.maxPartitionBytes": str(split_bytes(sizes, self.splits(stage), job.slots_at())),
             "spark.sql.files.openCostInBytes": "0",
             "spark.sql.files.minPartitionNum": "1",  # of more, Spark would take an even share of the bytes as the limit
         }
+
+    def splits(self, stage: Stage) -> int:
+        """Into how many even splits a wave is cut."""
+        return stage.columns.job.combine_splits
 
     def in_parts(self, stage: Stage, kinds: Sequence[str]) -> bool:
         """Whether each file is to have the states of one part, as they are kept; one task has all of them, or any may.

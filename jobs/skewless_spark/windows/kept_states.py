@@ -355,7 +355,8 @@ def _in_files(states: DataFrame, columns: JobColumns, by: str, sizes: Sequence[i
     most = columns.job.spec.output.files
     files = [min(most, -(-size // STATES_FILE_BYTES) or 1) for size in sizes]
     number = f"pmod(xxhash64({', '.join(columns.keys)}), array({', '.join(map(str, files))})[{by}])"
-    return states.withColumn(_FILE, F.expr(number)).repartition(min(most, sum(files)), by, _FILE)
+    tasks = min(sum(files), max(most, sum(sizes) // STATES_FILE_BYTES))
+    return states.withColumn(_FILE, F.expr(number)).repartition(tasks, by, _FILE)
 
 
 def _copy(run: RunDirectory, file: CommittedFile, attempt: Attempt) -> None:
