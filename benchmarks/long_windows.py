@@ -259,6 +259,7 @@ def plot(document: Mapping[str, Any], folder: Path) -> None:
             for way in _WAYS:
                 line = of_rows.setdefault(f"{way}, {cell.rows / 1e6:g} M rows", {})
                 line[cell.window] = figure(one, NIGHTS[-1], way, "core_seconds")
+    of_rows = {name: line for name, line in of_rows.items() if len(line) > 1}
     draw_lines(of_rows, folder / f"{NAME}.svg", NAME, "days of the window", "a late night, seconds of cores")
 
 
@@ -283,11 +284,12 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _lines(measured: Mapping[str, Any]) -> Iterable[Sequence[str]]:
+    words = _words(Cell(*measured["cell"])) + f", {measured['rows_mb']:.0f} MB"
     for night, of_night in measured["nights"].items():
         seconds = [figure(measured, night, way) for way in _WAYS]
         work = [figure(measured, night, way, "core_seconds") for way in _WAYS]
         yield (
-            _words(Cell(*measured["cell"])) + f", {measured['rows_mb']:.0f} MB", night,
+            words if night == NIGHTS[0] else "", night,
             *(f"{one:.1f}" for one in seconds), f"{seconds[-1] / seconds[0]:.2f}", *(f"{one:.1f}" for one in work),
             f"{of_night['states_mb']:.0f}",
         )  # fmt: skip

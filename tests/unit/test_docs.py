@@ -125,7 +125,7 @@ def _is_there(name: str) -> bool:
     package, *rest = name.split(".")
     at = ROOT / PACKAGES[package] / package
     for number, part in enumerate(rest):
-        if (at / part).is_dir():
+        if any((at / part).glob("*.py")):  # what is only left of a package has none
             at /= part
             continue
         module = at / f"{part}.py"

@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_938,
-    "lines of tests": 45_087,
-    "words of pages": 50_463,
+    "lines of the product": 47_954,
+    "lines of tests": 45_091,
+    "words of pages": 50_520,
     "fields of a spec": 88,
     "conditions on an axis": 70,
     "private names of others": 11,

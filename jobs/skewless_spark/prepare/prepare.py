@@ -124,13 +124,9 @@ def _first_decision(job: Job) -> Decision:
 def _sampled_by_spark(job: Job) -> KeySample | None:
     """How often keys occur that a query makes, where a stage would be made just to find that out."""
     spark = SparkSession.getActiveSession() if to_be_found_out(job) else None
-    if spark is None:
-        return None
-    from skewless.query.understood import ALL_ROWS  # noqa: PLC0415  # a second of imports, which few specs need
-
-    mapped = job.spec.map.query if job.spec.map else None
-    ungrouped = job.spec.key == (ALL_ROWS,) and f"1 AS {ALL_ROWS}" in (mapped or "")
-    counts = np.array([job.rows]) if ungrouped else key_counts(spark, job)
+    if spark and job.spec.of_all_rows:
+        return KeySample(np.array([job.rows]))
+    counts = key_counts(spark, job) if spark else np.zeros(0, np.int64)
     return KeySample(counts) if len(counts) else None
 
 
