@@ -21,7 +21,7 @@ import secrets
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from skewless.run.location import OBJECT_SCHEMES
+from skewless.run import OBJECT_SCHEMES
 from skewless_leases.store import LONGEST_KEY_BYTES, KeyValueStore, StoreError, Versioned, as_store_error, bad_key
 
 #: Of a key that others keep writing to while it is read.

@@ -6,9 +6,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import RunDirectoryError
-
-#: The schemes that the client of object stores reaches. ``s3a`` is Hadoop's name for S3, ``abfss`` that for Azure.
-OBJECT_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+from skewless.run import OBJECT_SCHEMES
 
 
 def open_location(location: str) -> tuple[Any, str]:
