@@ -13,13 +13,22 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.job import Job
 from skewless.errors import DocumentError, RunDirectoryError, SpecError
 from skewless.publication.publish import Commit, Shown, Target, Turns, Validated, copied
-from skewless.publication.records import MANIFEST, QUARANTINE, Identity, VersionManifest, manifest_of, published_path
+from skewless.publication.records import (
+    MANIFEST,
+    QUARANTINE,
+    Identity,
+    PublishedFile,
+    VersionManifest,
+    manifest_of,
+    published_path,
+)
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import make_folder, sync_file
 from skewless.run.location import as_written, open_location
@@ -164,15 +173,20 @@ class PartitionOutput(Target):
         if not validated.kept:
             raise RunDirectoryError.saying(str(self.run), "its result has no files", "begin a new run")
         fs, root = open_location(self.where)
-        if isinstance(fs, LocalFileSystem):
+        draft, files, local = Path(root, f".{token_hex(8)}"), list[PublishedFile](), isinstance(fs, LocalFileSystem)
+        if local:
             make_folder(Path(root, QUARANTINE) if validated.held else Path(root))
-        files = tuple(copied(self.run, name, lambda name: fs.open(f"{root}/{name}", "wb")))
+        for file in copied(self.run, name, lambda name: fs.open(str(draft) if local else f"{root}/{name}", "wb")):
+            if local:  # readers may have this version already, from an earlier attempt
+                draft.replace(Path(root, file.name))
+            files.append(file)
         # An INSERT OVERWRITE of Spark's writes into the folder that the partition shows.
         for strange in self._there().keys() - {file.name for file in files}:
             fs.rm_file(f"{root}/{strange}")
-        manifest = VersionManifest(by=self.me, turn=self.job.turn, name=name, files=files)
-        fs.pipe_file(f"{root}/{MANIFEST}", manifest.sealed().encode())
-        if isinstance(fs, LocalFileSystem):
+        manifest = VersionManifest(by=self.me, turn=self.job.turn, name=name, files=tuple(files))
+        fs.pipe_file(str(draft) if local else f"{root}/{MANIFEST}", manifest.sealed().encode())
+        if local:
+            draft.replace(Path(root, MANIFEST))
             for written in (*(file.name for file in files), MANIFEST, ""):
                 sync_file(Path(root, written))
         return columns_of(validated.report.columns, f"table {self.job.spec.output.table}")

@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_955,
+    "lines of the product": 47_969,
     "lines of tests": 45_091,
     "words of pages": 50_520,
     "fields of a spec": 88,
