@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from skewless.replay.savings import longest_seconds
+from skewless.savings import longest_seconds
 from skewless_lake.publication import keep_savings
 from skewless_spark.session.session import build_session
 from tests.spark.scenario import run_job, spec_of, write_input

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from benchmarks.fresh_process import means
 from benchmarks.result_files import DATA, Verdict, as_documents, in_words, machine, page_of, table
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 from skewless_lake.publication import publish_run
 from tests.lake.outputs import DAY, NOW, committed, judge, staged
 from tests.object_stores import as_client, object_server

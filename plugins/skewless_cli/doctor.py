@@ -25,8 +25,7 @@ from packaging.specifiers import SpecifierSet
 
 from skewless.documents.commit import StepCommit
 from skewless.errors import SkewlessError, SpecError, without_secrets
-from skewless.run.folder import RUN_GROUP, RUNS_FOLDER, runs_below
-from skewless.run.location import plain_path
+from skewless.run.folder import RUN_GROUP, RUNS_FOLDER, plain_path, runs_below
 from skewless.run.storage import Storage
 from skewless.spec.clusters import DEFAULT_CONNECTION
 from skewless.spec.reading import load_spec, parse_spec, spec_files

@@ -17,7 +17,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from skewless.errors import MachineError
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 
 _LIST, _ENVIRONMENT, _ENTRY = "package.json", "environment.tar.gz", "skewless_spark/entries/pipeline.py"
 _PACKAGES = ("skewless", "skewless_leases", "skewless_lake", "skewless_cli", "skewless_spark")

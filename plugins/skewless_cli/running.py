@@ -24,8 +24,7 @@ from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
 from skewless.query.statement import query_of_program, statement_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
-from skewless.run.location import plain_path
+from skewless.run.folder import RUN_GROUP, absolute_root, plain_path, runs_below
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec, input_of

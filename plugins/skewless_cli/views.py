@@ -17,8 +17,7 @@ from skewless.planner.policies import POLICIES
 from skewless.publication.records import state_of
 from skewless.publication.retention import FoundRun, found_run, order_of
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import folders_in, folders_of_jobs, runs_below
-from skewless.run.location import as_written, open_location
+from skewless.run.folder import as_written, folders_in, folders_of_jobs, open_location, runs_below
 from skewless.run.step_times import Night, nights
 from skewless.run.storage import Storage
 from skewless.spec.calls import AggregateCall

@@ -27,7 +27,7 @@ from skewless.publication.records import (
     published_path,
 )
 from skewless.run.directory import RunDirectory
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 
 #: So many commits are read at once, at most: a bucket takes as long for all of them as for one. The newest is read
 #: alone, as it is mostly the one that is looked for, and a commit of many files is large.

@@ -18,8 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties, Transaction
 
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.run.folder import make_folder, sync_file, sync_folder
-from skewless.run.location import is_object, open_location, plain_path
+from skewless.run.folder import is_object, make_folder, open_location, plain_path, sync_file, sync_folder
 from skewless_lake.delta_log import commits, of_footer, said_in
 from skewless_lake.formats import reason, told, written
 from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, TableRule

@@ -48,8 +48,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, NestedField, StringType, TimestampType, TimestamptzType
 
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.run.folder import make_folder, sync_folder
-from skewless.run.location import is_object
+from skewless.run.folder import is_object, make_folder, sync_folder
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.formats import reason, told, written
 from skewless_lake.staged_files import OutputPart, StagedFile, StagedResult, TableRule

@@ -30,8 +30,7 @@ from skewless.publication.records import (
     published_path,
 )
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import make_folder, sync_file
-from skewless.run.location import as_written, open_location
+from skewless.run.folder import as_written, make_folder, open_location, sync_file
 from skewless.spec.part import Part
 from skewless.spec.result import Output
 from skewless_lake.catalogs import METASTORES, Column, Located, Metastore

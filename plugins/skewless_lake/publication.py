@@ -19,11 +19,11 @@ from skewless.publication import folder_output
 from skewless.publication.places import beside_folder, beside_output, beside_table
 from skewless.publication.publish import Commit, Target, Turns, Validated, publish, publishing
 from skewless.publication.records import Identity, Overtaken, Publication, record_of, shown_since
-from skewless.replay.replay import as_it_ran, replay
-from skewless.replay.savings import savings_of
+from skewless.replay import as_it_ran, replay
 from skewless.run.directory import FINALITY, RESULT_STEP, SAVINGS, RunDirectory, replay_document
-from skewless.run.location import is_object
+from skewless.run.folder import is_object
 from skewless.run.step_names import last_step_of
+from skewless.savings import savings_of
 from skewless.spec.result import Output
 from skewless.spec.spec import JobSpec
 from skewless_lake import bucket_output, partition_output

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 
 from skewless.errors import LedgerError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import make_folder, sync_file, sync_folder
-from skewless.run.location import open_location, plain_path
+from skewless.run.folder import make_folder, open_location, plain_path, sync_file, sync_folder
 from skewless_lake.formats import fitting_table, ready_table, table_format, told_plainly
 from skewless_lake.staged_files import BEGUN, HOUR_COLUMN, OutputPart, StagedFile, StagedResult, TableFiles, TableRule
 

@@ -18,9 +18,8 @@ from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.runners import StepRunner, runner_of
-from skewless_airflow.runners.on_one_machine import DriverStep
+from skewless_airflow.runners.on_one_machine import DriverStep, SubmittedStep
 from skewless_airflow.runners.process_session import Session, begin, born, end
-from skewless_airflow.runners.submit import SubmittedStep
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
 from tests.airflow.test_dag_structure import SPEC

@@ -12,7 +12,7 @@ import pytest
 from skewless.documents.commit import StepCommit
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
-from skewless.run.location import as_written, open_location
+from skewless.run.folder import as_written, open_location
 from skewless.run.object_client import ObjectFiles
 from skewless.run.storage import content_checksum
 from skewless_cli.doctor import check_places

@@ -22,7 +22,7 @@ from skewless.publication.publish import publishing
 from skewless.publication.records import Publication, identity_of, record_of
 from skewless.publication.retention import Limits
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 from skewless.spec import Output
 from skewless_lake.catalogs import Column
 from skewless_lake.partition_output import PartitionOutput, Versions, columns_of, draw_turn

@@ -11,7 +11,7 @@ from skewless.errors import LostRaceError, RunDirectoryError, SpecError
 from skewless.publication.publish import publish, publishing
 from skewless.publication.records import Publication, manifest_of, record_of
 from skewless.run.directory import RunDirectory
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 from skewless_lake.bucket_output import BucketOutput, draw_turn
 from skewless_lake.publication import readers_have
 from skewless_leases import Turns, open_store

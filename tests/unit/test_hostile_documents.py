@@ -21,7 +21,7 @@ from skewless.errors import DocumentError, SkewlessError, SpecError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.publication.records import Publication
-from skewless.replay.replay import replay
+from skewless.replay import replay
 from skewless.routing.hashing import encode_columns
 from skewless.routing.plan import RoutingPlan
 from skewless.spec.part import Part, resolve_path

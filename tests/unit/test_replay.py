@@ -14,7 +14,7 @@ from skewless.documents.step_documents import Replayed
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.policies import POLICIES
-from skewless.replay.replay import JOINED_ERROR, CountedRun, as_it_ran, counted_run, replay
+from skewless.replay import JOINED_ERROR, CountedRun, as_it_ran, counted_run, replay
 from tests.tiers import mostly_long
 from tests.unit import synthetic
 from tests.unit.synthetic import WHOLE, simulated, zipf_rows

@@ -17,8 +17,7 @@ from skewless.documents.step_documents import Failure, Span, StepTimes
 from skewless.errors import RunDirectoryError
 from skewless.publication.retention import Limits, fates
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.run.folder import RUN_GROUP, RUNS_FOLDER, absolute_root, runs_below
-from skewless.run.location import as_written, open_location
+from skewless.run.folder import RUN_GROUP, RUNS_FOLDER, absolute_root, as_written, open_location, runs_below
 from skewless.run.step_times import timed, timed_step, times_of, waterfall
 from skewless_cli import run_view
 from tests.unit.synthetic import job

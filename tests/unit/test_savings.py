@@ -18,10 +18,10 @@ from skewless.bounds import run_certificate
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.documents.step_documents import AS_IT_RAN, Amounts, Replayed, RunBill, Savings, StepBill
-from skewless.replay.replay import as_it_ran, replay
-from skewless.replay.savings import longest_seconds, savings_of
+from skewless.replay import as_it_ran, replay
 from skewless.run.directory import COMPARISON_STEP, RESULT_STEP, SAVINGS, STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.step_times import bill_of, nights, timed_step
+from skewless.savings import longest_seconds, savings_of
 from skewless_cli.main import main
 from skewless_lake import publication as replays
 from skewless_lake.publication import keep_savings

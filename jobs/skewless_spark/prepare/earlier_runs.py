@@ -15,8 +15,7 @@ from skewless.errors import SkewlessError, SpecError
 from skewless.planner.first_plan import plans_from
 from skewless.publication.records import Identity, identity_of, manifest_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.folder import absolute_root
-from skewless.run.location import as_written
+from skewless.run.folder import absolute_root, as_written
 from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part, hours_of, parts_between, parts_until
 from skewless.spec.spec import JobSpec

@@ -33,7 +33,7 @@ from skewless_spark.aggregates.binding import (
     check_types,
 )
 from skewless_spark.aggregates.keys import KEY_TYPES
-from skewless_spark.mapping import map_types, python_mapper
+from skewless_spark.mapping import bound_mapper, map_types
 from skewless_spark.mapping.query_mapper import required_result, types_over_states
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
@@ -56,7 +56,7 @@ def check_spec(spec: JobSpec, where: str) -> None:
     check_input_expectations(spec, where)
     first_ring(spec.routing, where)
     if spec.map is not None and spec.map.mapper is not None:
-        python_mapper.bound(spec.map, where)
+        bound_mapper(spec.map, where)
     check_window(spec, where)
     _require_other_table(spec, where)
 

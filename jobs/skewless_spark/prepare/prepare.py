@@ -22,7 +22,7 @@ from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.plan import GOLDEN_SECTION, RoutingPlan
 from skewless.run.directory import INPUT_CHECKS, RunDirectory
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 from skewless.run.step_names import last_step_of
 from skewless.spec.part import Part
 from skewless.spec.routing import ENGINES

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError
-from skewless.run.location import is_object
+from skewless.run.folder import is_object
 from skewless.spec.clusters import FIXED, is_fixed
 from skewless_spark.session.versions import own_logger, set_names
 

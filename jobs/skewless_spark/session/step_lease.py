@@ -11,7 +11,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import LostRaceError
 from skewless.run.directory import Fence, RunDirectory
-from skewless.run.location import is_object
+from skewless.run.folder import is_object
 from skewless.run.step_times import timed
 from skewless_leases import FencedOutError, Lease, TimeSpans, commit, read
 

@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.documents.job import Job, Unit
 from skewless.documents.window import InputFile
 from skewless.errors import InputError
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 from skewless.run.storage import content_checksum
 from skewless.standing.parts import FoundFile
 from skewless_spark.sources.formats.input_files import in_threads

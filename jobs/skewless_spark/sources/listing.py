@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from skewless.document import sentence_of
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError, first_line
-from skewless.run.location import as_written, inner_path, open_location
+from skewless.run.folder import as_written, inner_path, open_location
 from skewless.spec.input import COMPRESSED, FileFormat, Input
 from skewless_spark.session.session import build_session, session_in_jvm
 from skewless_spark.session.versions import reader_options

@@ -11,8 +11,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.errors import SpecError
 from skewless.publication.places import beside_folder
 from skewless.publication.records import QUARANTINE
-from skewless.run.folder import absolute_root
-from skewless.run.location import is_object
+from skewless.run.folder import absolute_root, is_object
 from skewless.spec.input import TABLES, is_named
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.result import Output

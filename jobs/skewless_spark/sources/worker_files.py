@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError, RunDirectoryError, first_line
 from skewless.routing.hashing import pack_origin
-from skewless.run.location import is_object, open_location
+from skewless.run.folder import is_object, open_location
 from skewless_lake.staging import all_nullable
 from skewless_spark.session.session import BATCH_ROWS, cut_batch, map_in_batches
 from skewless_spark.session.versions import arrow_schema

@@ -10,7 +10,7 @@ from typing import TypeVar
 from skewless.documents.job import Unit
 from skewless.documents.window import SeenFile, WindowPart
 from skewless.errors import InputError
-from skewless.run.location import as_written
+from skewless.run.folder import as_written
 from skewless.run.storage import content_checksum
 from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part

@@ -26,8 +26,7 @@ from typing import NamedTuple
 from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SpecError
 from skewless.publication.records import manifest_of, published_path
-from skewless.run.folder import absolute_root, make_folder
-from skewless.run.location import is_object
+from skewless.run.folder import absolute_root, is_object, make_folder
 from skewless.spec.spec import JobSpec
 
 BUILDING = ".building"

@@ -15,7 +15,7 @@ from skewless.documents.job import Job
 from skewless.documents.quality import State
 from skewless.errors import DocumentError
 from skewless.run.directory import PUBLISH_STEP, RunDirectory
-from skewless.run.location import is_object, open_location
+from skewless.run.folder import is_object, open_location
 from skewless.run.storage import content_checksum
 
 PUBLISHED = f"{PUBLISH_STEP}/published.json"

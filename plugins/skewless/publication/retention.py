@@ -35,8 +35,7 @@ from skewless.publication.records import (
 )
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
-from skewless.run.folder import MAKING, folders_in, folders_of_jobs
-from skewless.run.location import as_written
+from skewless.run.folder import MAKING, as_written, folders_in, folders_of_jobs
 from skewless.spec.input import TABLES
 from skewless.spec.part import Part
 

@@ -16,8 +16,7 @@ from skewless.documents.ledger import balance
 from skewless.documents.step_documents import RunBill, Savings, Span, StepBill, StepTimes
 from skewless.errors import SkewlessError
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
-from skewless.run.folder import folders_in, folders_of_jobs
-from skewless.run.location import as_written
+from skewless.run.folder import as_written, folders_in, folders_of_jobs
 from skewless.run.step_names import COMPARE, COMPARISON_STEP, PUBLISH
 
 #: Seconds since 1970.

@@ -12,8 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile
 from skewless.errors import DocumentError, MachineError, RunDirectoryError
-from skewless.run.folder import make_run_folder
-from skewless.run.location import as_written, for_short_reads, is_object, open_location
+from skewless.run.folder import as_written, for_short_reads, is_object, make_run_folder, open_location
 
 Doc = TypeVar("Doc", bound=Document)
 

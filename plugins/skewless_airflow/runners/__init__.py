@@ -2,10 +2,9 @@
 
 from skewless.errors import SpecError
 from skewless.spec.clusters import SUBMIT
-from skewless_airflow.runners import on_one_machine as warm_driver
+from skewless_airflow.runners.on_one_machine import SubmittedStep, warm_step
 from skewless_airflow.runners.remote import RemoteStep, remote_of, spark_submit_fields
 from skewless_airflow.runners.step import Step, StepRunner, master_of
-from skewless_airflow.runners.submit import SubmittedStep
 
 __all__ = ["RemoteStep", "Step", "StepRunner", "master_of", "remote_of", "runner_of", "spark_submit_fields"]
 
@@ -23,4 +22,4 @@ def runner_of(step: Step) -> StepRunner:
     if step.deploy_mode == "cluster":
         hint = f"leave it out, or write {SUBMIT}: {{runner: yarn}}, or kubernetes, in the spec"
         raise SpecError(where, "the deploy mode client", f"'cluster' for {step.master}", hint)
-    return warm_driver.runner_of(step) or SubmittedStep(step)
+    return warm_step(step) or SubmittedStep(step)

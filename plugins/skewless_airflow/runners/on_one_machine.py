@@ -1,4 +1,4 @@
-"""The warm driver of a run on this machine: one process that runs all Spark steps of a run, one after another.
+"""Steps with their driver on this machine: each by spark-submit, or all of a run by one process, its warm driver.
 
 A task finds it by its folder, or starts it there. The task holds a lock beside the driver's socket as long as its step
 runs, so no driver is started twice, and no driver runs two steps at a time. The connection to the driver is the life
@@ -16,6 +16,7 @@ import shlex
 import shutil
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ from typing import BinaryIO, TextIO
 from airflow.sdk.exceptions import AirflowException
 
 from skewless_airflow.run_store import spark_entry
-from skewless_airflow.runners.process_session import Session, await_end, begin, end
+from skewless_airflow.runners.process_session import Session, await_end, begin, born, end, end_with_parent
 from skewless_airflow.runners.step import Step
 
 #: ``0``: every step is a process of its own, as with a cluster's master.
@@ -48,12 +49,14 @@ ANSWER_SECONDS = 60.0
 END_SECONDS = 8.0
 #: Settings that name the task: with them a driver could serve no other.
 _NAMES_THE_TASK = "spark.openlineage."
+#: Time for Spark to tell its master and its executors.
+GRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 _CHUNK = 1 << 20
 
 
-def runner_of(step: Step) -> "DriverStep | None":
-    """The runner of a step whose Spark is on this machine: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
+def warm_step(step: Step) -> "DriverStep | None":
+    """A step of the warm driver, if its Spark is on this machine: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
     if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not step.master.startswith("local"):
         return None
     if step.follow_ups or any(name.startswith(_NAMES_THE_TASK) for name in step.conf):
@@ -284,3 +287,47 @@ def _text(chunks: Iterable[bytes]) -> Iterator[str]:
             yield line.decode(errors="replace")
     if rest:
         yield rest.decode(errors="replace")
+
+
+class SubmittedStep:
+    """A step that spark-submit runs."""
+
+    attempt = ""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._process: subprocess.Popen[str] | None = None
+
+    def lines(self) -> Iterator[str]:
+        """Submit the step; what spark-submit and the step say, line by line, until they end."""
+        with subprocess.Popen(  # noqa: S603  # the command is the connection's
+            self._step.command(),
+            env={**os.environ, **self._step.variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=end_with_parent,  # noqa: PLW1509  # a call of the kernel, and no lock
+        ) as self._process:
+            yield from (line.rstrip("\n") for line in self._process.stdout or ())
+
+    def failure(self) -> str:
+        """The exit code of spark-submit in words, once it has ended; empty if it is 0."""
+        code = self._process.wait() if self._process else 0
+        return f"spark-submit ended with exit code {code}" if code else ""
+
+    def stop(self) -> int:
+        """End spark-submit and the driver, which tell the cluster; returns how many processes there were."""
+        if self._process is None or self._process.poll() is not None:
+            return 0
+        session = Session(self._process.pid, born(self._process.pid) or 0.0)
+        processes = len(session.processes())
+        end([session], GRACE_SECONDS)
+        return processes
+
+    def close(self) -> None:
+        """Let go of the step, which ends if it has not, and run what the task wants to be run after it."""
+        self.stop()
+        self._step.hook._run_post_submit_commands()  # noqa: SLF001  # there is no other way

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.errors import InputError
-from skewless.run.location import as_written, plain_path
+from skewless.run.folder import as_written, plain_path
 from skewless.spec.input import COMPRESSED
 from skewless_spark.sources.formats.input_files import find, open_file, open_input
 from skewless_spark.sources.formats.texts import decoded, readable

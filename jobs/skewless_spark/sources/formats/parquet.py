@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from skewless.errors import InputError, first_line
-from skewless.run.location import for_short_reads
+from skewless.run.folder import for_short_reads
 from skewless_spark.sources.cutting import has_wide_rows
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, by_name, spark_type_of
 from skewless_spark.sources.formats.input_files import other_format

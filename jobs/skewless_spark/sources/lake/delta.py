@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, first_line
-from skewless.run.location import plain_path
+from skewless.run.folder import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.delta_log import Actions, commits, said_in

@@ -22,7 +22,7 @@ from pyiceberg.types import BinaryType, FixedType
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, first_line
-from skewless.run.location import plain_path
+from skewless.run.folder import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.catalogs import TableName, open_catalog

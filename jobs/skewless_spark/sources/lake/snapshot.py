@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from skewless.documents.job import PinnedTable, Unit
 from skewless.errors import InputError, first_line
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 from skewless_spark.sources.formats.column_types import UNSUPPORTED, spark_type_of
 from skewless_spark.sources.formats.parquet import open_parquet
 

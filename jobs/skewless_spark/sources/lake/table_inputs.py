@@ -16,7 +16,7 @@ from pyspark.sql import Row, SparkSession
 
 from skewless.documents.job import PinnedTable, Source, Unit
 from skewless.errors import InputError, SpecError
-from skewless.run.location import open_location
+from skewless.run.folder import open_location
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.session.session import query_in_jvm

@@ -33,10 +33,10 @@ from skewless.planner.forecast.observed_waves import StageCost, WaveCounts, stag
 from skewless.planner.placement.placement import Indices, Rows, sums
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
-from skewless.replay.savings import MOST_ERROR, Backlog, Layout, longest_seconds
 from skewless.routing.hashing import BUCKET_SEED, hashes_of
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import VirtualTask
+from skewless.savings import MOST_ERROR, Backlog, Layout, longest_seconds
 
 #: By which part of it a replayed makespan may be too low or too high where keys come in an order: 18 % was seen. No
 #: document says in which order the rows of a task came, so it is said of each replay that has a backlog.

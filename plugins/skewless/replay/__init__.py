@@ -1,1 +1,0 @@
-"""What another policy would have made of a recorded run."""
