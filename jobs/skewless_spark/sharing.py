@@ -104,13 +104,6 @@ def route_stage(stage: Stage, cluster: str) -> StepCommit:
     return attempt.manifest((), {})
 
 
-def routed_rows(run: RunDirectory, committed: str) -> RoutedRows:
-    """The routed rows that were committed under the lease of routing."""
-    return run.committed_document(
-        StepCommit.from_sealed(committed.encode(), "lease of routing"), ROUTED_ROWS, RoutedRows
-    )
-
-
 def forget_routed_rows(run: RunDirectory, routed: RoutedRows) -> None:
     """Remove the routed rows, which are as large as the wave, after the commit of their stage."""
     for folder in {file.path[: file.path.rindex(f"/{_FOLDER}=")] for files in routed.tasks.values() for file in files}:
@@ -231,7 +224,11 @@ class _Participation:
         # As many as it can work on at the same time, and a few more that are prepared meanwhile, so that no slot idles.
         self._room = slots + max(1, slots // 2)
         self._at_work = threading.BoundedSemaphore(slots)
-        self._routed = lru_cache(maxsize=1)(lambda committed: routed_rows(run, committed))
+        self._routed = lru_cache(maxsize=1)(
+            lambda sealed: run.committed_document(
+                StepCommit.from_sealed(sealed.encode(), "lease of routing"), ROUTED_ROWS, RoutedRows
+            )
+        )
         self._leases = Worker(
             lease_address(run, stage),
             cluster,

@@ -6,11 +6,10 @@ Results are listed by the manifests of published folders, or by the history of a
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from skewless.documents.job import Job
-from skewless.documents.stage_report import Histogram
 from skewless.errors import SkewlessError, SpecError
 from skewless.planner.first_plan import plans_from
 from skewless.publication.records import Identity, identity_of, manifest_of
@@ -47,12 +46,6 @@ def newest_in_tasks(run: RunDirectory, spec: JobSpec, most: int) -> tuple[str, .
         except (SkewlessError, OSError):
             continue
     return tuple(location for *_, location in sorted(finished, reverse=True)[:most])
-
-
-def last_histogram(location: str) -> Histogram:
-    """The histogram of a finished run over all of its stages."""
-    run = RunDirectory(location)
-    return run.report(max(0, run.committed_stages() - 1)).histogram
 
 
 def siblings(run: RunDirectory) -> list[str]:
@@ -139,7 +132,10 @@ def find_stale(
             reasons = changed_parts(window.model_copy(update={"parts": made_of}), listed)
         if reasons:
             read = {*(covered_parts(window) if window else ()), *reasons}
-            stale.append(StaleResult(part, reasons, _run_name(spec, part, version, read, listed)))
+            inputs = sorted((name, sorted(map(list, listed[name].files))) for name in read & listed.keys())
+            text = json.dumps([version, spec.digest(), sorted(read), inputs])
+            run_name = f"restate__{part.name}__{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+            stale.append(StaleResult(part, reasons, run_name))
         else:
             up_to_date += 1
     return stale, up_to_date
@@ -163,12 +159,6 @@ def _job_of(by: Identity, runs: str | None) -> Job | None:
         except (SkewlessError, OSError):
             continue
     return None
-
-
-def _run_name(spec: JobSpec, part: Part, version: str, read: set[str], listed: Mapping[str, Listed]) -> str:
-    now = sorted((name, sorted(map(list, listed[name].files))) for name in read & listed.keys())
-    text = json.dumps([version, spec.digest(), sorted(read), now])
-    return f"restate__{part.name}__{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def published_results(

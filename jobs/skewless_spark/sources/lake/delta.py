@@ -19,7 +19,7 @@ from skewless.errors import InputError, first_line
 from skewless.run.folder import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_lake.delta_log import Actions, commits, said_in
+from skewless_lake.delta_log import commits, said_in
 from skewless_lake.delta_tables import patience
 from skewless_spark.sources.formats.column_types import UNSUPPORTED
 from skewless_spark.sources.formats.input_files import nearby
@@ -152,15 +152,11 @@ def rewrites_of(snapshot: Snapshot, root: str) -> Iterator[Commit]:
     del root
     try:
         for version, actions in commits(snapshot.location, int(snapshot.table.snapshot)):
-            if version and _changes_no_row(actions):
+            changed = [one for action in actions for kind, one in action.items() if kind in {"add", "remove"}]
+            if version and changed and not any(one.get("dataChange", True) for one in changed):
                 yield _files_at(snapshot, version - 1), _files_at(snapshot, version)
     except (OSError, ValueError, InputError):
         return  # the log has been cleaned
-
-
-def _changes_no_row(actions: Actions) -> bool:
-    changed = [one for action in actions for kind, one in action.items() if kind in {"add", "remove"}]
-    return bool(changed) and not any(one.get("dataChange", True) for one in changed)
 
 
 def _files_at(snapshot: Snapshot, version: int) -> list[TableFile]:

@@ -155,11 +155,6 @@ def table_version(file: TableFile) -> str:
     return f"{TABLE}:{deletes}"
 
 
-def _left(unit: Unit, deleted: np.ndarray) -> dict[str, int]:
-    first, last = np.searchsorted(deleted, [unit.first_row, unit.first_row + unit.rows])
-    return {"rows": unit.rows - int(last - first)}
-
-
 def _widens(kind: str, wanted: str) -> bool:
     if kind == wanted or kind in _WIDENED.get(wanted, ()):
         return True
@@ -234,8 +229,11 @@ class LakeTable:
         if not (inner or file.deletes):
             return _OfFile(units, nulls, odd)
         deleted = deleted_positions(file.path, file.deletes, self.snapshot.vectors)
-        changed = {"inner": inner, "deletes": file.deletes}
-        return _OfFile([unit.model_copy(update=changed | _left(unit, deleted)) for unit in units], nulls, odd)
+        for at, unit in enumerate(units):
+            first, last = np.searchsorted(deleted, [unit.first_row, unit.first_row + unit.rows])
+            changed = {"inner": inner, "deletes": file.deletes, "rows": unit.rows - int(last - first)}
+            units[at] = unit.model_copy(update=changed)
+        return _OfFile(units, nulls, odd)
 
     def _inner(self, file: TableFile, footer: Footer, ids: FieldIds) -> tuple[dict[str, str | None], dict[str, str]]:
         """See ``Unit.inner``; and the nested columns whose fields are others in the file, with what is said of them."""

@@ -81,12 +81,6 @@ class ValueRows:
     y: Ints | None
 
 
-def with_groups(points: HistogramPoints, groups_total: int) -> HistogramPoints:
-    """The same points, with groups without any added at the end."""
-    more = groups_total + 1 - len(points.starts)
-    return HistogramPoints(np.concatenate([points.starts, np.repeat(points.starts[-1:], more)]), points.x, points.y)
-
-
 def concatenated(chunks: list[ValueRows]) -> ValueRows:
     """All chunks as one, in order."""
     groups = np.concatenate([chunk.groups for chunk in chunks])
@@ -354,7 +348,9 @@ class StreamingHistograms(GroupsAccumulator):
             self._pending, self._pending_rows = [], 0
 
     def _all_points(self) -> HistogramPoints:
-        points = with_groups(self._points, self._groups_total)
+        starts, x, y = self._points.starts, self._points.x, self._points.y
+        more = self._groups_total + 1 - len(starts)  # groups without any
+        points = HistogramPoints(np.concatenate([starts, np.repeat(starts[-1:], more)]), x, y)
         if not self._pending:
             return points
         return inserted(points, collapsed(concatenated(self._pending), self._groups_total))
