@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_969,
-    "lines of tests": 45_091,
-    "words of pages": 50_520,
+    "lines of the product": 47_881,
+    "lines of tests": 45_089,
+    "words of pages": 50_003,
     "fields of a spec": 88,
     "conditions on an axis": 70,
     "private names of others": 11,
