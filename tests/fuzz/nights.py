@@ -80,8 +80,8 @@ class Lake:
             for column in row:
                 if row[column] is not None and self.chance.random() < 0.8:
                     row[column] = self.chance.choice(self.pools[column])
-        if self.format == "csv" and len(self.columns) == 1:
-            rows = [row for row in rows if row[next(iter(self.columns))] is not None]
+        if self.format == "csv" and (len(self.columns) == 1 or self.how["delimiter"] == "\t"):
+            rows = [row for row in rows if {*row.values()} != {None}]  # Spark passes over lines of white space
         self.written += 1
         if self.format == "delta":
             self._write_delta(day, rows)

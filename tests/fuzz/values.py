@@ -17,12 +17,12 @@ Row = dict[str, Any]
 ODD_TEXTS = (
     "", " ", "  two ", "null", "NULL", "\\N", "NaN", "None", "0", "007", "1e3", "true", "2026-01-01", "-", "'",
     '"', '""', "a,b", ";", "a\tb", "\\", "\\\\", "a\\", 'a\\"b', "%", "%20", "$x", "{date}", "<b>", "é", "e\u0301", "ß",
-    "ẞ", "İ", "ſ", "日本", "🜁", "👩\u200d👧", "\u200b", "\ufeff", "\u202eabc", "\u00a0", "\ufffd", "\uffff",
+    "ẞ", "İ", "ſ", "日本", "🜁", "👩\u200d👧", "\u200b", "\ufeff", "\u202eabc", "\u00a0", "\ufffc", "\uffff",
     "\U0010ffff",
     "\x00", "a\x00", "a\x00b", "\x01", "\x7f", "x" * 300, "__HIVE_DEFAULT_PARTITION__",
 )  # fmt: skip
-#: Such texts with what Unicode or Python takes for the end of a line, and Spark does not.
-LINE_TEXTS = ("\u2028", "a\u2029b", "\x85", "\x0b", "\x0c", "\x1c", "\x1e")
+#: Such texts with what Unicode or Python, not Spark, takes for the end of a line; and U+FFFD, which a CSV may not have.
+LINE_TEXTS = ("\u2028", "a\u2029\ufffd", "\x85", "\x0b", "\x0c", "\x1c", "\x1e")
 
 
 class Kind(NamedTuple):
