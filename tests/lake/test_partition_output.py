@@ -217,11 +217,13 @@ def test_what_others_write_into_the_folder_of_a_version_goes_when_it_is_publishe
     versions = Versions(world.at(run))
     fs, root = open_location(versions.folder_of(identity_of(run)))
     names = sorted(path for path in fs.find(root) if path.endswith(".parquet"))
+    before = fs.info(names[1]).get("ino")
     fs.rm_file(names[0])
     with fs.open(f"{root}/part-of-spark.parquet", "wb") as out:
         out.write(b"strange")
     world.publish(run)
     assert sorted(path for path in fs.find(root) if path.endswith(".parquet")) == names
+    assert before is None or fs.info(names[1])["ino"] != before, "readers may have its files: none is written in place"
     assert world.read(run) == 1
 
 
