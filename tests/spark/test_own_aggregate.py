@@ -35,19 +35,23 @@ from skewless.aggregates import Accumulator, Argument, PythonAggregate, number_r
 class Options(BaseModel, strict=True, extra="forbid", frozen=True):
     weight: str
 
-class Weighted(Accumulator):
+class Sum(Accumulator):
     def __init__(self):
         self.total = 0
-    def open_key(self, key):
-        self.key = key
     def update(self, values):
-        self.total += sum((row["column"] or 0) * (row["weight"] or 0) for row in values.to_pylist())
+        self.total += sum(value or 0 for value in values.to_pylist())
     def merge(self, state):
         self.total += state
     def state(self):
         return self.total
     def evaluate(self):
         return self.total
+
+class Weighted(Sum):
+    def open_key(self, key):
+        self.key = key
+    def update(self, values):
+        self.total += sum((row["column"] or 0) * (row["weight"] or 0) for row in values.to_pylist())
 
 WEIGHTED_SUM = PythonAggregate.per_key(
     name="weighted_sum", mergeable=True, create=lambda options: Weighted(), options=Options,
@@ -129,22 +133,7 @@ def test_the_exact_median_is_that_of_spark(spark: SparkSession) -> None:
         assert repr(row["median"]) == repr(row["p"])
 
 
-FAILING = """
-import pyarrow as pa
-from skewless.aggregates import Accumulator, PythonAggregate
-
-class Sum(Accumulator):
-    def __init__(self):
-        self.total = 0
-    def update(self, values):
-        self.total += sum(value or 0 for value in values.to_pylist())
-    def merge(self, state):
-        self.total += state
-    def state(self):
-        return self.total
-    def evaluate(self):
-        return self.total
-
+FAILING = f"""{MODULE}
 class Picky(Sum):
     def update(self, values):
         if 13 in values.to_pylist():

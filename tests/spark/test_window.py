@@ -247,7 +247,7 @@ def test_a_night_goes_on_from_the_nodes_of_the_nights_before(lake: Lake) -> None
     assert store.path(store.merge(name).states[0].path) != str(states), "it was made anew"
 
 
-def test_parts_with_many_states_are_read_in_splits_of_their_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_states_of_parts_are_read_and_merged_in_more_tasks(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_choice, "UNSEEN_SECONDS", 0.0)  # keys are sampled
     monkeypatch.setattr(combine, "KEYS_OF_A_TASK", 10)
     for day in range(9):
@@ -256,6 +256,11 @@ def test_parts_with_many_states_are_read_in_splits_of_their_own(lake: Lake, monk
     run_stages(lake.spark, run)
     (report,) = run.reports()
     assert [split.rows for split in report.splits] == [800] * 9
+    monkeypatch.setattr(kept_states, "STATES_FILE_BYTES", 1 << 10)
+    jobs = JobsSeen(lake.spark)
+    merge_states(lake.spark, run)
+    assert (plan := plan_of(run)) is not None
+    assert 2 * len(plan.made) in {stage["numTasks"] for stage in jobs.stages(jobs.jobs())}, "output.files have two"
 
 
 @pytest.mark.parametrize("parts", mostly_long([60, 200], 60))
