@@ -22,14 +22,22 @@ from skewless.errors import InputError, MachineError, QualityError, SpecError
 from skewless.history import input_checks
 from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
-from skewless.query.statement import query_of_program, statement_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, plain_path, runs_below
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec, input_of
 from skewless_cli import run_view, say
-from skewless_cli.first_spec.draft import DAG, adopted_text, plain_name, spec_text, table_name, write_new
+from skewless_cli.first_spec.draft import (
+    DAG,
+    adopted_text,
+    plain_name,
+    query_of_program,
+    spec_text,
+    statement_of,
+    table_name,
+    write_new,
+)
 from skewless_cli.first_spec.layout import located
 from skewless_cli.first_spec.profile import profile_of
 from skewless_lake.publication import require_fitting, roll_back

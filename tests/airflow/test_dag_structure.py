@@ -22,7 +22,7 @@ from sqlalchemy import delete, select
 
 from skewless.errors import SpecError
 from skewless.spec.part import hours_of
-from skewless.spec.reading import load_spec, parse_spec
+from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag, catalog_dags, form_params
 from skewless_airflow.dags import restates
@@ -159,12 +159,6 @@ def _catalog_dags(bag: DagBag) -> list[str]:
 
 def _write(path: Path, **changes: object) -> None:
     path.write_text(yaml.safe_dump({**SPEC, **changes}))
-
-
-def test_a_sound_catalog_gives_one_dag_for_each_spec_and_no_errors(catalog: Path) -> None:
-    _write(catalog / "other.yaml", name="other")
-    bag = DagBag(DAGS)
-    assert (_catalog_dags(bag), bag.import_errors) == (["other", "small"], {})
 
 
 @pytest.mark.parametrize(
@@ -451,23 +445,6 @@ def test_a_job_waits_for_each_part_of_the_results_of_others_if_its_spec_says_so(
         mapper = stored.get_partition_mapper(name=waits_for[0])
         assert mapper.to_downstream("2026-10-25") == keys
         assert dag.max_active_runs == 1
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [({"partitioned": True}, "partitioned beside asset"), ({"asset": "skewless:other"}, "either cron or asset")],
-)
-def test_what_contradicts_a_cron_expression_is_refused(more: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        _spec(schedule={"cron": "0 2 * * *", **more})
-
-
-@pytest.mark.parametrize("partitioned", [True, False])
-def test_the_parts_of_a_result_are_waited_for_by_the_name_of_the_result(partitioned: bool) -> None:
-    sentence = "expected asset: 'skewless:other' with partitioned: true, .* but got 'skewless:other/parts'"
-    for asset in ("skewless:other/parts", ["orders", "skewless:other/parts"]):
-        with pytest.raises(SpecError, match=sentence):
-            parse_spec(yaml.safe_dump({**SPEC, "schedule": {"asset": asset, "partitioned": partitioned}}))
 
 
 @pytest.mark.usefixtures("airflow_database")

@@ -13,7 +13,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from skewless.documents.job import Job
-from skewless.errors import InputError, SpecError
+from skewless.errors import InputError
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import sample_keys
@@ -282,12 +282,3 @@ def test_headers_of_a_csv_table_have_its_columns_at_their_places(spark: SparkSes
             frozen(Path("skewless_headers"), "catalog", "v")
     finally:
         spark.sql("DROP TABLE skewless_headers")
-
-
-def test_a_schema_that_evolves_is_one_of_files_that_tell_it() -> None:
-    bare = {"format": "csv", "options": {"header": False}, "columns": {"k": "string"}}
-    for given in ({"format": "json"}, bare, {"format": "text"}, {"format": "delta"}):
-        source = {"path": "/x", "schema": "evolve", **given}
-        raw = {"name": "x", "input": source, "key": "k", "aggregates": {"n": "count"}, "output": {"path": "/o"}}
-        with pytest.raises(SpecError, match=r"schema( only with format .* or csv|: evolve only with a header)"):
-            parse_spec(json.dumps(raw))

@@ -157,20 +157,6 @@ def test_a_run_that_is_to_be_published_is_not_compared(spark: SparkSession, root
         compare_shadow(spark, begun(root, "run", text()))
 
 
-@pytest.mark.parametrize(
-    ("other", "sentence"),
-    [
-        ("delta:", "field shadow.with: expected a path, FORMAT:PATH as input of a spec has them, or a query"),
-        ("old/{day}", "expected {date}, or {hour} of a job of hours, as the only fields in shadow.with"),
-        ("old/{hour}", "but got a job of days has no {hour}"),
-    ],
-)
-def test_what_means_nothing_is_refused_when_the_spec_is_read(other: str, sentence: str) -> None:
-    with pytest.raises(SpecError) as raised:
-        parse_spec(text(other))
-    assert sentence in str(raised.value)
-
-
 def test_results_that_are_not_published_are_not_restated() -> None:
     with pytest.raises(SpecError, match="field shadow: its runs publish nothing; remove it to restate results"):
         restating_spec(parse_spec(text("old/{date}", window=3)), "spec")

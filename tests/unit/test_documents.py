@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,12 +16,11 @@ from skewless.documents.quality import Check, FailingKey, QualityReport
 from skewless.documents.stage_report import StageReport
 from skewless.documents.step_documents import Failure, Replayed, Savings, Span, StepTimes
 from skewless.documents.window import NO_WINDOW, WindowPart
-from skewless.errors import DocumentError, SpecError
+from skewless.errors import DocumentError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.publication.records import Identity, Overtaken, Publication, PublishedFile, VersionManifest
 from skewless.routing.hashing import BUCKET_SEED, bucket_hash, hashes_of, key_hash
-from skewless.spec.reading import parse_spec
 from tests.unit import synthetic
 
 HOSTILE = {"": 40, "\0": 30, 'a"b\n': 20, "日本🙂": 10, "<img src=x onerror=alert(1)>": 5, "x" * 10_000: 3}
@@ -229,16 +227,6 @@ def test_files_that_are_read_again_are_counted() -> None:
     part = WindowPart.model_validate({"name": "2026-11-19", "place": 0, "files": files, "removed": 1, "replaced": 1})
     window = NO_WINDOW.model_copy(update={"parts": (part,)})
     assert window.counts() == {"reused": 0, "reread": 2, "added": 0, "replaced": 1, "removed": 1}
-
-
-@pytest.mark.parametrize(
-    "sharing",
-    [{"lease_seconds": 0}, {"lease_seconds": "soon"}, {"leases": 3}],
-    ids=["no time", "no number", "no field"],
-)
-def test_what_no_leases_can_be_kept_by_is_refused(sharing: dict[str, Any]) -> None:
-    with pytest.raises(SpecError, match=r"^spec, field sharing\."):
-        parse_spec(yaml.safe_dump({**SPEC, "sharing": sharing}))
 
 
 def job_of(files: int) -> Job:

@@ -77,11 +77,6 @@ def test_a_policy_of_another_name_has_nothing_of_the_folders_default(tmp_path: P
 _REST = "aggregates: {n: count}\noutput: {path: y}\n"
 
 
-def test_a_tab_is_refused_in_a_sentence() -> None:
-    with pytest.raises(SpecError, match="a tab is not allowed in YAML"):
-        parse_spec(f"name: a\ninput: {{path: x}}\nkey: k\n{_REST}description: a\tb\n")
-
-
 def test_states_of_jobs_that_publish_no_sketch_keep_their_fingerprint() -> None:
     """A field that others do not have must not change what their states are known by."""
     call = AggregateCall.model_validate({"function": "approx_percentile", "column": "ms", "percentage": 0.5})

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from hashlib import sha256
+from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
 from skewless.documents.commit import CommittedFile, StepCommit
@@ -272,9 +272,6 @@ class Validated(NamedTuple):
         }
 
 
-_BLOCK = 1 << 20
-
-
 def copied(run: RunDirectory, version: str, begin: Callable[[str], Any]) -> Iterator[PublishedFile]:
     """Copy the committed files of a run, each into what ``begin`` opens under its name in a version.
 
@@ -282,14 +279,5 @@ def copied(run: RunDirectory, version: str, begin: Callable[[str], Any]) -> Iter
         RunDirectoryError: one is gone, or is not the one that was committed.
     """
     for name, file in Validated.of(run).files(version, run.job().spec.output.file_format).items():
-        run.verify(file)
-        out, digest, size = begin(name), sha256(), 0
-        with run.fs.open(f"{run.root}/{file.path}", "rb") as source:
-            while block := source.read(_BLOCK):
-                out.write(block)
-                digest.update(block)
-                size += len(block)
-        out.close()
-        if file.content and digest.hexdigest() != file.content:
-            raise run.differs_from_commit(file, "other content")
-        yield PublishedFile(name=name, size_bytes=size, sha256=digest.hexdigest())
+        size, checksum = run.copy(file, partial(begin, name))
+        yield PublishedFile(name=name, size_bytes=size, sha256=checksum)
