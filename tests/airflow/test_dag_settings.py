@@ -3,14 +3,11 @@
 import datetime as dt
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from airflow.sdk import DAG, Context
 from fastapi import Request
 
-from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
@@ -105,30 +102,3 @@ def test_a_published_run_that_warns_says_so_in_its_report_and_on_its_page(
     assert "<strong>Quarantine:</strong> 3 keys in quarantine, of 70 rows of the input." in shown
     assert "! quarantined</span>" in shown
     assert "Nothing was published" not in shown
-
-
-@pytest.mark.parametrize(
-    ("section", "given", "words"),
-    [
-        ("airflow", {"on_failure": "print"}, "there is no such field"),
-        (
-            "spark",
-            {"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}},
-            "expected no secrets: they belong into the connection",
-        ),
-        ("spark", {"conf": {"spark.x": "redis://me:pass@host/0"}}, "expected no secrets"),
-        (
-            "spark",
-            {"conf": {"spark.master": "yarn"}},
-            "expected no spark.master, which is the connection of spark.submit",
-        ),
-    ],
-    ids=["callback", "secret-name", "secret-value", "master"],
-)
-def test_what_a_spec_may_not_say_of_its_dag_is_refused_in_words(
-    tmp_path: Path, section: str, given: dict[str, Any], words: str
-) -> None:
-    (tmp_path / "small.yaml").write_text(yaml.safe_dump({**SPEC, section: given}))
-    with pytest.raises(SpecError) as refused:
-        build_dag(tmp_path / "small.yaml")
-    assert words in str(refused.value)

@@ -210,29 +210,6 @@ def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_tab
     assert run(spark, tmp_path, given, "again").job().rows == 0
 
 
-@pytest.mark.parametrize(
-    ("output", "sentence"),
-    [
-        (
-            {"format": "iceberg", "path": "clicks"},
-            "output.path: expected catalog.namespace.table, of letters, digits and underscores",
-        ),
-        ({"format": "iceberg"}, "output.path: this field is missing"),
-        (
-            {"format": "iceberg", "path": "a.b.c", "grace_hours": 1},
-            "output: expected grace_hours only with format parquet, orc, csv or json, but got format iceberg",
-        ),
-        ({"path": "x", "schema": "evolve"}, "expected schema only with format iceberg or delta"),
-        ({"format": "iceberg", "path": "a.b.c", "schema": "drop"}, "output.schema: expected 'fail' or 'evolve'"),
-        ({"format": "delta", "path": "x", "partition": "page"}, "expected result columns whose names differ"),
-    ],
-)
-def test_mistakes_in_the_output_are_a_sentence(tmp_path: Path, output: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        spec(tmp_path, output)
-    assert sentence in str(caught.value)
-
-
 def test_a_catalog_that_is_not_configured_is_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
     del spark
     given = spec(tmp_path, {"format": "iceberg", "path": "lake.marts.clicks"})
