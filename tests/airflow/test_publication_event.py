@@ -71,9 +71,7 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
         _validated(played, "publishing", night, turn) for night, turn in ((NIGHT, 2), (KILLED, 3), (LATE, 1))
     )
     (dags_folder / "publishing.py").write_text(_PUBLISHING)
-    (dags_folder / "downstream.py").write_text(
-        (airflow_setting.PROJECT / "dags/skewless_example_downstream.py").read_text()
-    )
+    (dags_folder / "downstream.py").write_text((airflow_setting.PROJECT / "examples/downstream_dag.py").read_text())
     bag = DagBag(dags_folder)
     done = bag.dags["publishing"].test(logical_date=NIGHT, run_after=NIGHT)
     assert str(done.state) == "success"
