@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from skewless.documents.ledger import Ledger
 from skewless.documents.nights import Band
-from skewless.documents.quality import FailingKey, QualityReport, State
+from skewless.documents.quality import FailingKey, State
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless_airflow.web.runs import kept_by, view_of
 from skewless_airflow.web.views.job_view import whole_job
@@ -94,7 +93,9 @@ def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, Qualit
 @kept_by(f"{QUALITY_STEP}/COMMIT.json")
 def read_quality(run: RunDirectory) -> QualityView:
     """The quality report, if one was committed."""
-    report = cast("QualityReport", run.quality())  # its commit is there, and commits stay
+    report = run.quality()
+    if report is None:  # retention has removed the run since
+        raise FileNotFoundError(str(run))
     own = len(whole_job(run).spec.quality.expectations)
     turns = Counter[tuple[str, str, str]]()
     checks = []

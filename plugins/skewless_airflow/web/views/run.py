@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
 
 from skewless.bounds import certificate_of
 from skewless.documents.ledger import LedgerLine, stage_problems
@@ -320,7 +319,10 @@ def read_savings(run: RunDirectory) -> Savings:
 @kept_by(f"{COMPARISON_STEP}/COMMIT.json")
 def read_comparison(run: RunDirectory) -> Comparison:
     """The comparison of a run, if one was committed."""
-    return cast("Comparison", run.comparison())  # its commit is there, and commits stay
+    found = run.comparison()
+    if found is None:  # retention has removed the run since
+        raise FileNotFoundError(str(run))
+    return found
 
 
 _LAST_RECORDS: Mapping[str, Callable[[RunDirectory], object]] = {PUBLISH.name: record_of, COMPARE.name: read_comparison}
