@@ -266,7 +266,7 @@ def plot(document: Mapping[str, Any], folder: Path) -> None:
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
     usual = Cell(0)
-    head = ("window", "night", *_WAYS, "ours / plain", "Spark work, s", *_WAYS[1:], "states, MB")
+    head = ("window", "night", *_WAYS, "ours / plain", "Spark work, s", *_WAYS[1:])
     about = (
         f"Count, sum and a sketch by key, Zipf {EXPONENT}: {usual.rows / 1e6:g} M rows of {usual.keys:,} keys unless"
         f" said. A quiet night has a new day; a late one also late rows ({usual.late:.0%}) over {LATE_DAYS} days, and"
@@ -285,13 +285,12 @@ def page(document: Mapping[str, Any]) -> str:
 
 def _lines(measured: Mapping[str, Any]) -> Iterable[Sequence[str]]:
     words = _words(Cell(*measured["cell"])) + f", {measured['rows_mb']:.0f} MB"
-    for night, of_night in measured["nights"].items():
+    for night in measured["nights"]:
         seconds = [figure(measured, night, way) for way in _WAYS]
         work = [figure(measured, night, way, "core_seconds") for way in _WAYS]
         yield (
             words if night == NIGHTS[0] else "", night,
             *(f"{one:.1f}" for one in seconds), f"{seconds[-1] / seconds[0]:.2f}", *(f"{one:.1f}" for one in work),
-            f"{of_night['states_mb']:.0f}",
         )  # fmt: skip
 
 

@@ -93,12 +93,10 @@ def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, Qualit
 @kept_by(f"{QUALITY_STEP}/COMMIT.json")
 def read_quality(run: RunDirectory) -> QualityView:
     """The quality report, if one was committed."""
-    report = run.quality()
-    if report is None:  # retention has removed the run since
+    if (report := run.quality()) is None:  # retention has removed the run since
         raise FileNotFoundError(str(run))
     own = len(whole_job(run).spec.quality.expectations)
-    turns = Counter[tuple[str, str, str]]()
-    checks = []
+    checks, turns = [], Counter[tuple[str, str, str]]()
     for place, (name, check) in enumerate(report.named(own), start=own - len(report.checks)):
         turns[kind := (check.subject, check.expectation, check.column)] += 1
         checks.append(view_of(CheckView, check, name=name, own=place >= 0, turn=turns[kind]))

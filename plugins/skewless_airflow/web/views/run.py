@@ -319,8 +319,7 @@ def read_savings(run: RunDirectory) -> Savings:
 @kept_by(f"{COMPARISON_STEP}/COMMIT.json")
 def read_comparison(run: RunDirectory) -> Comparison:
     """The comparison of a run, if one was committed."""
-    found = run.comparison()
-    if found is None:  # retention has removed the run since
+    if (found := run.comparison()) is None:  # retention has removed the run since
         raise FileNotFoundError(str(run))
     return found
 
