@@ -183,15 +183,15 @@ class Audit:
                 self._say(None, f"column {name}: {value['unchecked']}")
                 continue
             found = self.db.sql(f"SELECT {keys}, {value['duckdb']} FROM kept GROUP BY {keys}").fetchall()  # noqa: S608
-            theirs = {tuple(map(str, row[:-1])): row[-1] for row in found}
-            ours = {tuple(str(row.get(own)) for own in owns): row[name] for row in self.chosen}
-            odd = [key for key in ours if not _alike(ours[key], theirs.get(key, "nothing"), **value["within"])]
-            self._say(not odd, f"column {name} of {len(ours)} keys, computed anew{f': not of {odd[0]}' if odd else ''}")
+            odd = [f": not {row}" for row in self.chosen if not any(
+                _alike(row[name], of[-1], **value["within"]) for of in found if all(map(_alike, map(row.get, owns), of))
+            )]  # fmt: skip
+            self._say(not odd, f"column {name} of {len(self.chosen)} keys, computed anew{''.join(odd[:1])}")
 
 
 def _alike(ours: Any, theirs: Any, **within: float) -> bool:
-    numbers = within and not {str(ours), str(theirs)} & {"None", "nothing"}
-    return str(ours) == str(theirs) or bool(numbers and math.isclose(ours, theirs, **within))
+    near = within and None not in (ours, theirs) and math.isclose(ours, theirs, **within)
+    return bool(near or ours == theirs or str(ours) == str(theirs))  # there is one zero and one NaN
 
 
 if __name__ == "__main__":

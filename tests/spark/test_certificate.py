@@ -105,6 +105,13 @@ def test_a_certificate_holds_whatever_the_engine(spark: SparkSession, tmp_path: 
     assert sum("computed anew" in line for line in lines) == len(AGGREGATES)
 
 
+def test_a_certificate_knows_one_zero_and_sums_that_overflow(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"page": [-0.0, -0.0, float("nan")], "ms": pa.array([1 << 62, 1 << 62, 1], pa.int64())})
+    calls = {name: {"function": name, "column": column} for name, column in (("max", "page"), ("try_sum", "ms"))}
+    run, _, _ = run_job(spark, spec_of(write_input(tmp_path / "in", rows, 1), "page", calls), tmp_path / "run")
+    assert [line for line in audited(certificate_of(run).sealed()) if not line.startswith("good: ")] == []
+
+
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_a_certificate_holds_of_kept_states_and_of_tables(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     output = {"path": str(tmp_path / "out"), "format": kind}
