@@ -56,12 +56,6 @@ def _in_brotli(file: Path) -> bool:
     return any(footer.row_group(number).column(0).compression == "BROTLI" for number in range(footer.num_row_groups))
 
 
-def drawn(seed: int) -> list[str]:
-    rng = np.random.default_rng(seed)
-    some: Sequence[str] = list(COMMON if seed % 2 else KINDS)
-    return sorted(rng.choice(some, size=6, replace=False).tolist())
-
-
 @pytest.mark.parametrize("mode", mostly_long(range(len(SPARK_MODES)), 0))
 def test_every_type_is_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path, mode: int) -> None:
     require_equal(spark, write_batch(spark, tmp_path / "common", mode, list(COMMON), 12), tmp_path)
@@ -82,24 +76,37 @@ def test_spark_too_says_that_a_column_is_encrypted(spark: SparkSession, tmp_path
     assert re.match(told, sentence_for(raised.value))
 
 
-def test_decimals_as_texts_of_bytes_are_read_by_workers(spark: SparkSession, tmp_path: Path) -> None:
-    """As old Java writers have them; Spark's own scan ended in a NullPointerException."""
+#: Columns as Java writers have them, and Arrow has not: their values, and those as Spark reads them.
+OF_JAVA: dict[str, tuple[str, list[bytes], list[Any]]] = {
+    # Spark's own scan ended in a NullPointerException.
+    "decimals as texts of bytes": (
+        "optional binary a (DECIMAL(4,2));", [b"\1", b"\xff", b"\x27\x0f"], [*map(Decimal, ("0.01", "-0.01", "99.99"))],
+    ),
+    "enumerations": ("required binary a (ENUM);", [b"RED", b"RED"], ["RED", "RED"]),
+    "within": ("optional int32 k; required group a { required binary x (ENUM); }", [b"RED"], [{"x": "RED"}]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_JAVA)
+def test_what_java_writes_is_read_in_every_way(spark: SparkSession, tmp_path: Path, name: str) -> None:
     jvm: Any = spark.sparkContext._jvm
-    java, path = jvm.org.apache, tmp_path / "a.parquet"
-    declared = java.parquet.schema.MessageTypeParser.parseMessageType("message m { optional binary a (DECIMAL(4,2)); }")
+    java, path, (column, values, wanted) = jvm.org.apache, tmp_path / "a.parquet", OF_JAVA[name]
+    declared = java.parquet.schema.MessageTypeParser.parseMessageType(f"message m {{ {column} }}")
     place = java.hadoop.fs.Path(str(path))
     writer = java.parquet.hadoop.example.ExampleParquetWriter.builder(place).withType(declared).build()
     rows = java.parquet.example.data.simple.SimpleGroupFactory(declared)
-    for number in (1, -1, 9999, 1):
-        raw = java.parquet.io.api.Binary.fromConstantByteArray(number.to_bytes(2, signed=True))
-        writer.write(rows.newGroup().append("a", raw))
+    for value in values:
+        row, raw = rows.newGroup(), java.parquet.io.api.Binary.fromConstantByteArray(value)
+        (row.addGroup("a") if "group" in column else row).append("x" if "group" in column else "a", raw)
+        writer.write(row)
     writer.close()
-    assert whole(spark, job_over(path, cut=False), ["a"])["a"].to_pylist() == [
-        Decimal(text) for text in ("0.01", "-0.01", "99.99", "0.01")
-    ]
+    for read, cut in WAYS.values():
+        assert read(spark, job_over(path, cut=cut), ["a"])["a"].to_pylist() == wanted
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_random_files_are_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    require_equal(spark, write_batch(spark, tmp_path / "random", seed, drawn(seed), 50), tmp_path)
+    some: Sequence[str] = list(COMMON if seed % 2 else KINDS)
+    names = sorted(np.random.default_rng(seed).choice(some, size=6, replace=False).tolist())
+    require_equal(spark, write_batch(spark, tmp_path / "random", seed, names, 50), tmp_path)

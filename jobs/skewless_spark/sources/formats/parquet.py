@@ -4,7 +4,7 @@ Spark's own scan and pyarrow must give equal rows, whichever of them reads a fil
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from types import MappingProxyType
@@ -74,7 +74,7 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
         _require_values(parquet.metadata)
     column = parquet.metadata.schema.column
     for field, leaves in _fields(parquet):
-        kind = spark_type_of(field.type, column(leaves[0]).physical_type if leaves else "")
+        kind = _spark_type(field.type, [column(leaf) for leaf in leaves])
         if _within(field.type, _like_a_variant) and field.name in _variants(parquet):
             kind = f"{UNSUPPORTED}variant"
         codecs = (_codecs(parquet.metadata, leaves) if known else set()) - _SPARK_CODECS
@@ -91,6 +91,12 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
     counted = _nulls(parquet) if nulls and known else {}
     whole = bool(old_columns(parquet) or odd_columns(parquet))
     return Footer(by_name(types), rows, pieces, frozenset(foreign), whole, wide, counted)
+
+
+def _spark_type(kind: pa.DataType, leaves: Sequence[Any]) -> str:
+    enums = (str(leaf.logical_type) == "Enum" for leaf in leaves)  # texts, which Arrow has as bytes
+    own = _with_leaves(kind, lambda leaf: pa.string() if next(enums) else leaf)
+    return spark_type_of(own, leaves[0].physical_type if leaves else "")
 
 
 def _nulls(parquet: pq.ParquetFile) -> dict[str, int]:
@@ -278,7 +284,7 @@ def _require_new(array: pa.Array, path: str, name: str) -> None:
 
 def _in_microseconds(array: pa.Array, path: str, name: str) -> pa.Array:
     try:
-        return pc.cast(array, _coarser(array.type))
+        return pc.cast(array, _with_leaves(array.type, _coarser))
     except pa.ArrowInvalid:
         raise InputError(
             f"input file {path}", "times of whole microseconds, as Spark holds them", f"nanoseconds in {name!r}",
@@ -287,13 +293,19 @@ def _in_microseconds(array: pa.Array, path: str, name: str) -> pa.Array:
 
 
 def _coarser(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_coarser(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(kind.field(at).name, _coarser(kind.field(at).type)) for at in range(kind.num_fields)])
-    if pa.types.is_map(kind):
-        return pa.map_(_coarser(kind.key_type), _coarser(kind.item_type))
     return pa.timestamp("us", kind.tz) if _in_nanoseconds(kind) else kind
+
+
+def _with_leaves(kind: pa.DataType, changed: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type with each of its innermost types changed, in their order."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_with_leaves(kind.value_type, changed))
+    if pa.types.is_struct(kind):
+        fields = (kind.field(at) for at in range(kind.num_fields))
+        return pa.struct([(one.name, _with_leaves(one.type, changed)) for one in fields])
+    if pa.types.is_map(kind):
+        return pa.map_(_with_leaves(kind.key_type, changed), _with_leaves(kind.item_type, changed))
+    return changed(kind)
 
 
 #: The key of a field id in the metadata of an Arrow field.
