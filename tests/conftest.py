@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from tests.processes import JVM_OPTIONS
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
+
+    from tests.object_stores import ObjectServer
 
 
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
@@ -32,6 +34,14 @@ settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    from tests.object_stores import object_server  # most tests need none of it; the others have names of their own
+
+    with object_server("localbucket", tmp_path_factory.mktemp("localbucket")) as server:
+        yield server
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -28,12 +28,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield server
 
 
-@pytest.fixture(scope="module")
-def localbucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    with object_server("localbucket", tmp_path_factory.mktemp("localbucket")) as server:
-        yield server
-
-
 @pytest.fixture
 def place(server: ObjectServer, tmp_path: Path) -> Iterator[str]:
     with as_client(server.environment):
@@ -194,8 +188,8 @@ def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_writte
 @pytest.mark.parametrize(
     "fault", mostly_long(["lose answer", "lose request", "late", "500", "503", "409"], "lose answer", "409")
 )
-def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_path: Path, fault: Fault) -> None:
-    with broken_wire(localbucket.port, once_each(fault)) as wire, as_client(localbucket.behind(wire.port)):
+def test_one_fault_in_each_request_costs_nothing(s3: ObjectServer, tmp_path: Path, fault: Fault) -> None:
+    with broken_wire(s3.port, once_each(fault)) as wire, as_client(s3.behind(wire.port)):
         run = RunDirectory(f"s3://lake/{tmp_path.name}")
         assert run.write_once("result/COMMIT.json", commit("a"))  # its own success behind a lost answer
         assert not run.write_once("result/COMMIT.json", commit("b"))
@@ -214,10 +208,10 @@ def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_
     ],
 )
 def test_a_store_that_stays_away_is_told_in_one_sentence(
-    localbucket: ObjectServer, monkeypatch: pytest.MonkeyPatch, fault: Fault, said: str
+    s3: ObjectServer, monkeypatch: pytest.MonkeyPatch, fault: Fault, said: str
 ) -> None:
     monkeypatch.setattr("skewless.run.object_client.RETRIES", 2)
-    with broken_wire(localbucket.port, lambda *_: fault) as wire, as_client(localbucket.behind(wire.port)):
+    with broken_wire(s3.port, lambda *_: fault) as wire, as_client(s3.behind(wire.port)):
         run = RunDirectory("s3://lake/away")
         with pytest.raises(RunDirectoryError) as told:
             run.write_once("job.json", commit("a"))
@@ -227,14 +221,14 @@ def test_a_store_that_stays_away_is_told_in_one_sentence(
 
 
 @pytest.mark.long
-def test_a_store_that_is_away_for_three_seconds_costs_nothing(localbucket: ObjectServer, tmp_path: Path) -> None:
+def test_a_store_that_is_away_for_three_seconds_costs_nothing(s3: ObjectServer, tmp_path: Path) -> None:
     back = time.monotonic() + 3
 
     def away(number: int, request: str) -> Fault:
         del number, request
         return "503" if time.monotonic() < back else "none"
 
-    with broken_wire(localbucket.port, away) as wire, as_client(localbucket.behind(wire.port)):
+    with broken_wire(s3.port, away) as wire, as_client(s3.behind(wire.port)):
         assert RunDirectory(f"s3://lake/{tmp_path.name}").write_once("job.json", commit("a"))
     assert time.monotonic() > back
 
@@ -249,14 +243,14 @@ def test_a_bucket_that_is_not_there_is_told_in_one_sentence(place: str) -> None:
 
 
 @pytest.mark.long
-def test_an_upload_in_parts_that_fails_is_given_up(localbucket: ObjectServer, tmp_path: Path) -> None:
+def test_an_upload_in_parts_that_fails_is_given_up(s3: ObjectServer, tmp_path: Path) -> None:
     def second_part(number: int, request: str) -> Fault:
         del number
         return "500" if "partNumber=2" in request else "none"
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("skewless.run.object_client.RETRIES", 1)
-        with broken_wire(localbucket.port, second_part) as wire, as_client(localbucket.behind(wire.port)):
+        with broken_wire(s3.port, second_part) as wire, as_client(s3.behind(wire.port)):
             fs, path = open_location(f"s3://lake/{tmp_path.name}/large")
             with pytest.raises(OSError, match="the store answered 500"):
                 put(fs, path, bytes(40 << 20))

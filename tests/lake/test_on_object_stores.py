@@ -20,7 +20,7 @@ from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.lake.outputs import publish, seen
 from tests.lake.test_outputs import DAY, plain, run, spec
-from tests.object_stores import ObjectServer, as_client, object_server
+from tests.object_stores import ObjectServer, as_client
 from tests.spark.scenario import all_as_clients
 
 OUTPUTS = {
@@ -29,16 +29,10 @@ OUTPUTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    with object_server("localbucket", tmp_path_factory.mktemp("localbucket")) as found:
-        yield found
-
-
 @pytest.fixture
-def root(server: ObjectServer, spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+def root(s3: ObjectServer, spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     """A data root with a catalog whose tables are in the bucket; workers find the server, too."""
-    with all_as_clients(spark, {**server.environment, **server.catalog("bucket", tmp_path / "bucket.db")}):
+    with all_as_clients(spark, {**s3.environment, **s3.catalog("bucket", tmp_path / "bucket.db")}):
         yield tmp_path
 
 
@@ -64,14 +58,14 @@ def test_a_table_in_a_bucket_has_the_rows_of_a_folder_and_is_an_input(
 
 @pytest.mark.long
 def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
-    spark: SparkSession, server: ObjectServer, root: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, s3: ObjectServer, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a relative path means, and which run is the later one of a day: without a folder of this machine."""
     (away := root / "away").mkdir()
     monkeypatch.chdir(away)  # below which a URL that is taken for a path would be made
     given = spec(root, {"format": "delta", "path": "marts/visits"})
     for key in ("0.parquet", "1.parquet", "2.parquet", "3.parquet"):
-        server.put(f"data/in/{key}", (root / "in" / key).read_bytes())
+        s3.put(f"data/in/{key}", (root / "in" / key).read_bytes())
     given = given.model_copy(update={"input": given.input.model_copy(update={"path": "in"})})
     first, second = (RunDirectory(f"s3://lake/data/runs/clicks/{name}") for name in ("first", "second"))
     for one in (first, second):
@@ -86,14 +80,14 @@ def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
     assert record is not None
     assert record.superseded is not None, "the first has drawn the lower turn"
     assert len(DeltaTable("s3://lake/data/marts/visits").to_pyarrow_table()) == 6
-    assert any("/visits-" in key and "/turns/" in key for key in server.keys("data/tables"))
+    assert any("/visits-" in key and "/turns/" in key for key in s3.keys("data/tables"))
     assert not list(away.rglob("*"))
     kept = given.model_copy(update={"window": Window(length=2)})
     assert states_location_of(kept, "spec", "s3://lake/data").startswith("s3://lake/data/tables/visits-")
 
 
-def test_the_files_of_a_table_that_is_made_in_a_bucket_are_spread(server: ObjectServer, tmp_path: Path) -> None:
-    with as_client({**server.environment, **server.catalog("s3", tmp_path / "s3.db")}):
+def test_the_files_of_a_table_that_is_made_in_a_bucket_are_spread(s3: ObjectServer, tmp_path: Path) -> None:
+    with as_client({**s3.environment, **s3.catalog("s3", tmp_path / "s3.db")}):
         publish(tmp_path / "run", tmp_path, "s3", "first", in_files=3)
         assert seen("s3", tmp_path) == {"2026-11-20": ["first"] * 3}
         paths = [task.file.file_path for task in open_catalog("s3", "").load_table("marts.clicks").scan().plan_files()]

@@ -100,16 +100,12 @@ def _hive(folder: Path) -> Iterator[None]:
     with hive_catalog(folder / "hive") as address, pytest.MonkeyPatch.context() as patch:
         for name, value in of_hive(address).items():
             patch.setenv(name, value)
-        _make_database(address, folder)
+        host, port = address.removeprefix("thrift://").split(":")
+        with closing(TBufferedTransport(TSocket(host, int(port)))) as transport:
+            transport.open()
+            client: Any = Client(TBinaryProtocol(transport))
+            client.create_database(Database(name="marts", locationUri=f"file:{folder}/marts"))
         yield
-
-
-def _make_database(address: str, folder: Path) -> None:
-    host, port = address.removeprefix("thrift://").split(":")
-    with closing(TBufferedTransport(TSocket(host, int(port)))) as transport:
-        transport.open()
-        client: Any = Client(TBinaryProtocol(transport))
-        client.create_database(Database(name="marts", locationUri=f"file:{folder}/marts"))
 
 
 @pytest.fixture(scope="module", params=["glue", pytest.param("hive", marks=pytest.mark.long)])

@@ -5,19 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.object_stores import BUCKET, ObjectServer, as_client, object_server
+from tests.object_stores import BUCKET, ObjectServer, as_client
 from tests.tiers import mostly_long
 
 
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.fixture
-def bucket(s3_server: ObjectServer) -> Iterator[str]:
-    with as_client(s3_server.environment):
+def bucket(s3: ObjectServer) -> Iterator[str]:
+    with as_client(s3.environment):
         yield f"s3://{BUCKET}"
 
 

@@ -52,10 +52,10 @@ def test_dots_are_keys_as_others_are(address: str) -> None:
     assert {key: row.value for key, row in opened(address).scan().items()} == {key: key.encode() for key in versions}
 
 
-def test_old_versions_are_removed_and_the_highest_never(address: str, s3_server: ObjectServer, tmp_path: Path) -> None:
+def test_old_versions_are_removed_and_the_highest_never(address: str, s3: ObjectServer, tmp_path: Path) -> None:
     store = opened(address)
     written(store, 3 * KEPT_VERSIONS)
-    numbers = [int(key.rpartition("/")[2]) for key in s3_server.keys(tmp_path.name)]
+    numbers = [int(key.rpartition("/")[2]) for key in s3.keys(tmp_path.name)]
     assert KEPT_VERSIONS <= len(numbers) < 2 * KEPT_VERSIONS
     assert max(numbers) == 3 * KEPT_VERSIONS
     assert numbers == list(range(min(numbers), max(numbers) + 1))
@@ -83,13 +83,13 @@ def test_a_late_writer_that_creates_a_removed_number_again_has_not_written(addre
 
 
 def test_a_late_writer_just_before_a_version_that_is_there_has_not_written(
-    address: str, s3_server: ObjectServer, tmp_path: Path
+    address: str, s3: ObjectServer, tmp_path: Path
 ) -> None:
     late, other, version = late_writer(address, 2)
-    [path] = [key for key in s3_server.keys(f"{tmp_path.name}/a") if key.endswith("00000002")]
+    [path] = [key for key in s3.keys(f"{tmp_path.name}/a") if key.endswith("00000002")]
     obstore.delete(late._bucket, [path])
     assert late.put("a", b"late", version) is None
-    assert path not in s3_server.keys(f"{tmp_path.name}/a")
+    assert path not in s3.keys(f"{tmp_path.name}/a")
     row = other.get("a")
     assert row
     assert row.value == b"1"
@@ -113,8 +113,8 @@ def test_a_writer_whose_version_was_written_upon_since_has_written(
 
 
 @pytest.mark.parametrize("fault", mostly_long(["lose answer", "lose request", "500", "503", "409"], "lose answer"))
-def test_a_request_that_fails_once_costs_no_write(s3_server: ObjectServer, tmp_path: Path, fault: Fault) -> None:
-    with broken_wire(s3_server.port, once_each(fault)) as wire, as_client(s3_server.behind(wire.port)):
+def test_a_request_that_fails_once_costs_no_write(s3: ObjectServer, tmp_path: Path, fault: Fault) -> None:
+    with broken_wire(s3.port, once_each(fault)) as wire, as_client(s3.behind(wire.port)):
         store = opened(f"s3://lake/{tmp_path.name}")
         version = store.put("a", b"one", None)
         assert version
@@ -124,20 +124,17 @@ def test_a_request_that_fails_once_costs_no_write(s3_server: ObjectServer, tmp_p
 
 
 @pytest.mark.parametrize("fault", mostly_long(["lose answer", "lose request", "503"], "503"))
-def test_three_requests_in_a_row_that_fail_cost_no_write(s3_server: ObjectServer, tmp_path: Path, fault: Fault) -> None:
+def test_three_requests_in_a_row_that_fail_cost_no_write(s3: ObjectServer, tmp_path: Path, fault: Fault) -> None:
     def first_three(number: int, _request: str) -> Fault:
         return fault if number < 3 else "none"
 
-    with broken_wire(s3_server.port, first_three) as wire, as_client(s3_server.behind(wire.port)):
+    with broken_wire(s3.port, first_three) as wire, as_client(s3.behind(wire.port)):
         assert opened(f"s3://lake/{tmp_path.name}").put("a", b"one", None)
 
 
 @pytest.mark.long
-def test_a_store_that_does_not_answer_is_given_up_in_time(s3_server: ObjectServer) -> None:
-    with (
-        broken_wire(s3_server.port, lambda *_: "late", late_seconds=60) as wire,
-        as_client(s3_server.behind(wire.port)),
-    ):
+def test_a_store_that_does_not_answer_is_given_up_in_time(s3: ObjectServer) -> None:
+    with broken_wire(s3.port, lambda *_: "late", late_seconds=60) as wire, as_client(s3.behind(wire.port)):
         store, begun = open_store("s3://lake/silent", answer_seconds=0.5), time.monotonic()
         with pytest.raises(StoreError, match="the store did not answer"):
             store.get("a")
@@ -145,8 +142,8 @@ def test_a_store_that_does_not_answer_is_given_up_in_time(s3_server: ObjectServe
 
 
 @pytest.mark.long
-def test_a_store_that_stays_away_is_told_in_one_sentence(s3_server: ObjectServer) -> None:
-    with broken_wire(s3_server.port, lambda *_: "500") as wire, as_client(s3_server.behind(wire.port)):
+def test_a_store_that_stays_away_is_told_in_one_sentence(s3: ObjectServer) -> None:
+    with broken_wire(s3.port, lambda *_: "500") as wire, as_client(s3.behind(wire.port)):
         store = open_store("s3://lake/away", answer_seconds=0.5)
         with pytest.raises(StoreError) as told:
             store.get("a")

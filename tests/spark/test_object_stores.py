@@ -34,25 +34,19 @@ AGGREGATED: dict[str, object] = {**AGGREGATES, "median": {"function": "exact_med
 OF_PARTS: dict[str, object] = {**AGGREGATES, "values": {"function": "value_counts", "column": "value"}}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.fixture
-def place(spark: SparkSession, server: ObjectServer, tmp_path: Path) -> Iterator[str]:
+def place(spark: SparkSession, s3: ObjectServer, tmp_path: Path) -> Iterator[str]:
     """A folder of its own in the bucket, under a scheme that Hadoop has a name for, and no classes."""
-    with all_as_clients(spark, server.environment):
+    with all_as_clients(spark, s3.environment):
         yield f"s3a://lake/{tmp_path.name}"
 
 
-def put_input(server: ObjectServer, place: str, table: pa.Table, files: int = 6) -> str:
+def put_input(s3: ObjectServer, place: str, table: pa.Table, files: int = 6) -> str:
     step = -(-table.num_rows // files)
     for number in range(files):
         out = io.BytesIO()
         pq.write_table(table.slice(number * step, step), out)
-        server.put(f"{place.removeprefix('s3a://lake/')}/part-{number:03d}.parquet", out.getvalue())
+        s3.put(f"{place.removeprefix('s3a://lake/')}/part-{number:03d}.parquet", out.getvalue())
     return place
 
 
@@ -90,10 +84,10 @@ def test_where_spark_has_a_file_system_it_reads_and_writes_itself(spark: SparkSe
 
 
 def test_a_format_that_only_spark_writes_is_refused_by_the_first_stage(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+    spark: SparkSession, s3: ObjectServer, place: str, tmp_path: Path
 ) -> None:
     run = RunDirectory(f"{place}/run")
-    path = put_input(server, f"{place}/in", skewed(600))
+    path = put_input(s3, f"{place}/in", skewed(600))
     prepare(run, far_spec(path, tmp_path, output={"path": "out", "format": "csv"}), DATE, str(tmp_path))
     with pytest.raises(RunDirectoryError, match=r"for a result as csv, but got .*; publish parquet, or give Spark"):
         run_stage(spark, run, 0)
@@ -101,10 +95,10 @@ def test_a_format_that_only_spark_writes_is_refused_by_the_first_stage(
 
 @pytest.mark.parametrize("engine", mostly_long(["staged", "combine", "bypass"], "staged"))
 def test_a_run_in_a_bucket_has_the_result_of_one_in_folders(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path, engine: str
+    spark: SparkSession, s3: ObjectServer, place: str, tmp_path: Path, engine: str
 ) -> None:
     table, routing = skewed(6_000), {"reducers": 3, "waves": [1, 3]}
-    path = put_input(server, f"{place}/in", table)
+    path = put_input(s3, f"{place}/in", table)
     run = RunDirectory(f"{place}/run")
     prepare(run, far_spec(path, tmp_path, engine=engine, routing=routing), DATE, str(tmp_path))
     run_pipeline(spark, run)
@@ -112,14 +106,14 @@ def test_a_run_in_a_bucket_has_the_result_of_one_in_folders(
     published = next((tmp_path / "out").glob(f"*{DATE}*"))
     assert as_rows(pq.read_table(published)) == as_rows(result_of(run))
     assert run.job().input_path == path
-    texts = b"".join(server.content(key) for key in server.keys(tmp_path.name) if key.endswith(".json"))
-    for secret in (server.environment["AWS_SECRET_ACCESS_KEY"], server.environment["AWS_ACCESS_KEY_ID"]):
+    texts = b"".join(s3.content(key) for key in s3.keys(tmp_path.name) if key.endswith(".json"))
+    for secret in (s3.environment["AWS_SECRET_ACCESS_KEY"], s3.environment["AWS_ACCESS_KEY_ID"]):
         assert secret.encode() not in texts
 
 
 @pytest.mark.long
 def test_windows_of_hours_and_of_all_that_there_are(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+    spark: SparkSession, s3: ObjectServer, place: str, tmp_path: Path
 ) -> None:
     hours = ["2026-10-24T23", "2026-10-25T02", "2026-10-25T02b", "2026-10-25T03"]
     rows = {hour: skewed(2_000).slice(number * 500, 500) for number, hour in enumerate(hours)}
@@ -127,7 +121,7 @@ def test_windows_of_hours_and_of_all_that_there_are(
     def put(folder: str, name: str, table: pa.Table) -> None:
         out = io.BytesIO()
         pq.write_table(table, out)
-        server.put(f"{place.removeprefix('s3a://lake/')}/in/{folder}/{name}.parquet", out.getvalue())
+        s3.put(f"{place.removeprefix('s3a://lake/')}/in/{folder}/{name}.parquet", out.getvalue())
 
     def night(hour: str, window: int | str) -> RunDirectory:
         part = Part.named(hour)
@@ -166,10 +160,10 @@ def test_windows_of_hours_and_of_all_that_there_are(
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_a_run_over_a_wire_that_breaks_ends_right_or_with_one_sentence(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path, seed: int
+    spark: SparkSession, s3: ObjectServer, place: str, tmp_path: Path, seed: int
 ) -> None:
     table, drawn, said = skewed(2_000), random.Random(seed), list[str]()
-    path = put_input(server, f"{place}/in", table)
+    path = put_input(s3, f"{place}/in", table)
     share = (0.02, 0.2)[seed]
 
     def faults(number: int, request: str) -> Fault:
@@ -178,7 +172,7 @@ def test_a_run_over_a_wire_that_breaks_ends_right_or_with_one_sentence(
         return drawn.choice(kinds) if drawn.random() < share else "none"
 
     wanted = local_result(spark, tmp_path, table, routing={"waves": [1]})
-    with broken_wire(server.port, faults) as wire, all_as_clients(spark, server.behind(wire.port)):
+    with broken_wire(s3.port, faults) as wire, all_as_clients(spark, s3.behind(wire.port)):
         for _ in range(3):
             run = RunDirectory(f"{place}/run")
             try:
@@ -188,7 +182,7 @@ def test_a_run_over_a_wire_that_breaks_ends_right_or_with_one_sentence(
             except (SkewlessError, PySparkException) as err:
                 said.append(sentence_for(err))
     assert all(one.endswith(".") and "\n" not in one for one in said)
-    with as_client(server.environment):
+    with as_client(s3.environment):
         assert as_rows(result_of(RunDirectory(f"{place}/run"))) == wanted
     assert any(what != "none" for _, what in wire.seen)
 
@@ -215,7 +209,7 @@ TYPES = pa.table(
 
 @pytest.mark.long
 def test_what_workers_write_both_they_and_spark_read_back(
-    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+    spark: SparkSession, s3: ObjectServer, place: str, tmp_path: Path
 ) -> None:
     pq.write_table(TYPES, tmp_path / "types.parquet")
     frame = spark.read.parquet(str(tmp_path / "types.parquet"))
@@ -223,8 +217,8 @@ def test_what_workers_write_both_they_and_spark_read_back(
         assert len(write_in_workers(frame.repartition(3 + number), f"{place}/{number}")) <= 3 + number
     [path] = write_in_workers(frame.coalesce(1), f"{place}/one")
     key = path.removeprefix("s3a://lake/")
-    (tmp_path / "back.parquet").write_bytes(server.content(key))
-    back = read_in_workers(spark, frame.schema, [(path, len(server.content(key)))])
+    (tmp_path / "back.parquet").write_bytes(s3.content(key))
+    back = read_in_workers(spark, frame.schema, [(path, len(s3.content(key)))])
     wanted = [repr(row) for row in frame.collect()]
     assert back.schema == frame.schema
     assert [repr(row) for row in back.collect()] == wanted

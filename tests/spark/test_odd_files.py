@@ -81,6 +81,12 @@ def test_an_input_that_is_no_plain_file_itself_is_told(folder: Path, kind: str) 
         find(str(folder / "odd.parquet"))
 
 
+def test_a_name_whose_bytes_are_no_utf_8_is_told(folder: Path) -> None:
+    (folder / "caf\udce9.parquet").touch()
+    with pytest.raises(InputError, match=r"caf\\udce9.parquet: expected a file name in UTF-8 without ':'"):
+        find(str(folder))
+
+
 def test_links_that_the_path_itself_names_and_links_to_files_are_followed(folder: Path) -> None:
     (folder.parent / "latest").symlink_to(folder)
     (folder.parent / "one").mkdir()

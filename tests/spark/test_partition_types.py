@@ -40,10 +40,6 @@ def put(folder: Path, *stores: str, kind: str = "parquet") -> None:
         write(kind, folder / f"store={store}" / f"x.{kind}", ROWS)
 
 
-def inferred(texts: list[str]) -> str:
-    return types_of(texts, [{"p": text} for text in texts])["p"]
-
-
 def test_no_two_folders_are_one_key_to_spark(spark: SparkSession) -> None:
     chance = random.Random(9)
     pool = ["0", "-0", "7", "07", "+7", "7.0", "7.00", "1e3", "1000", "1000.0", ".5", "0.5", "-3", "2147483648", "٧",
@@ -53,7 +49,7 @@ def test_no_two_folders_are_one_key_to_spark(spark: SparkSession) -> None:
     rows, refused = [], 0
     for number, texts in enumerate(drawn):
         try:
-            kind = inferred(texts)
+            kind = types_of(texts, [{"p": text} for text in texts])["p"]
         except InputError:
             refused += bool({"+7", "٧"} & set(texts))
             continue
@@ -98,6 +94,15 @@ def test_a_value_that_would_lose_its_zeros_is_a_text_and_odd_digits_are_refused(
 def test_a_text_in_a_folder_is_a_value_if_it_is_one_to_spark(kind: str, values: str, others: str) -> None:
     """Arrow takes some more. Of those that Spark takes we refuse what it would make one key with another folder."""
     assert [text for text in f"{values} {others}".split() if is_value(text, kind)] == values.split()
+
+
+def test_escapes_are_those_of_spark_and_no_value_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "%C3%A9", "a%2Fb%", "é")
+    stores = {row[0] for row in spark.read.parquet(str(tmp_path / "in")).select("store").collect()}
+    assert {unit.values["store"] for unit in frozen(tmp_path / "in").units} == stores == {"Ã©", "a/b%", "é"}
+    put(tmp_path / "in", "")
+    with pytest.raises(InputError, match=r"store=/x.parquet: expected folders with a value, as in store=1, but"):
+        frozen(tmp_path / "in")
 
 
 @pytest.mark.long

@@ -9,11 +9,11 @@ from skewless.run.directory import MANIFEST, RunDirectory
 from skewless_leases import FencedOutError, fence, open_store
 from skewless_leases.lease_tables import look_at
 from skewless_spark.session.step_lease import OWNER, leased_step
-from tests.leases.conftest import bucket, s3_server
+from tests.leases.conftest import bucket
 from tests.unit import synthetic
 
 STEP = "stages/0000"
-__all__ = ["bucket", "s3_server"]  # fixtures
+__all__ = ["bucket"]  # fixtures
 
 
 @pytest.fixture(params=["folder", "bucket"])

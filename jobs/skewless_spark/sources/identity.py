@@ -127,13 +127,8 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
     if changed:
         pinned = job.source.pinned
         where = f"input {pinned}" if pinned else job.input_path
-        remedy = (
-            "the snapshot has expired or was removed, so start a new run"
-            if pinned
-            else ("start a new run over the new input")
-        )
-        required = "the files that the run was prepared with"
-        raise InputError(where, required, changed, f"nothing was committed; {remedy}")
+        again = "the snapshot has expired or was removed, so start a new run" if pinned else "start a new run"
+        raise InputError(where, "the files that the run was prepared with", changed, f"nothing was committed; {again}")
 
 
 def _change(unit: Unit) -> str:

@@ -134,7 +134,9 @@ def values_of_folders(file: str) -> dict[str, str | None]:
 
 def _values(folders: Sequence[str]) -> dict[str, str | None]:
     pairs = [part.partition("=") for part in folders if part.partition("=")[1] and part.partition("=")[0]]
-    return {unquote(name): None if value == _NULL else unquote(value) for name, _, value in pairs}
+    # To Spark and Hive an escape is a character, not a byte of UTF-8: "%C3%A9" is "Ã©".
+    texts = ((unquote(name, "latin-1"), value) for name, _, value in pairs)
+    return {name: None if value == _NULL else unquote(value, "latin-1") for name, value in texts}
 
 
 def _is_below(folder: str, root: str) -> bool:
@@ -160,6 +162,8 @@ def types_of(
         return {}
     names = list(values[0])
     for file, found in zip(files, values, strict=True):
+        if "" in found.values():
+            raise InputError(f"input file {file}", "folders with a value, as in store=1", "one without", "rename it")
         if list(map(str.lower, found)) != list(map(str.lower, names)):
             raise InputError(
                 f"input file {file}", f"the partition columns {names} as {posixpath.basename(files[0])} has them",
@@ -192,14 +196,8 @@ def _type_of_column(
         odd = next((text for text in texts if not is_value(text, declared[name])), None)
         if odd is None:
             return declared[name]
-        raise _misfit(
-            name,
-            found,
-            odd,
-            f"a value of type {declared[name]}",
-            ", as the spec declares it",
-            "correct the spec, or the folder",
-        )
+        required = f"a value of type {declared[name]}"
+        raise _misfit(name, found, odd, required, ", as the spec declares it", "correct the spec, or the folder")
     inferred = _inferred(texts)
     known = [one[name] for one in reversed(kept) if one.get(name) in _KEEPS]
     fitting = next((kind for kind in known if all(map(_KEEPS[kind], texts))), None)

@@ -286,7 +286,8 @@ def _vectors(job: Job, ordinals: Sequence[int]) -> dict[str, bytes]:
 
 def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[int, Unit]]]:
     """Assign units to tasks: the largest first, to the task with the fewest bytes. A task's units are in order."""
-    sizes = {ordinal: _bytes(unit) for ordinal, unit in units}
+    # Of row groups only the rows are known, which serve as well.
+    sizes = {ordinal: (unit.rows << 4 if unit.span else unit.size_bytes) + (1 << 16) for ordinal, unit in units}
     tasks = min(len(units), max(2 * slots, -(-sum(sizes.values()) // _TASK_BYTES)))
     filled = [(0, number) for number in range(tasks)]
     parts: list[list[tuple[int, Unit]]] = [[] for _ in range(tasks)]
@@ -295,12 +296,6 @@ def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[in
         parts[number].append((ordinal, unit))
         heapq.heappush(filled, (taken + sizes[ordinal], number))
     return [sorted(part, key=lambda one: one[0]) for part in parts]
-
-
-def _bytes(unit: Unit) -> int:
-    if unit.span is None:
-        return unit.size_bytes + (1 << 16)
-    return (unit.rows << 4) + (1 << 16)  # of row groups only the rows are known, which serve as well
 
 
 @contextmanager

@@ -133,11 +133,11 @@ def find(path: str, *, may_miss: bool = False) -> list[str]:
         files = _found(fs, root, path, may_miss=may_miss)
     except PermissionError as err:
         raise _unreadable(path, err) from None
-    odd = next((file for file in files if ":" in posixpath.basename(file)), None)
+    # Hadoop reads "b:c.parquet" as a URI of the scheme "b", and finds no name whose bytes are no UTF-8.
+    odd = next((file for file in files if re.search(":[^/]*$|[\ud800-\udfff]", file)), None)
     if odd is not None:
-        # Hadoop reads "b:c.parquet" as a URI of the scheme "b".
-        named = f"input file {as_written(fs, path, odd)}"
-        raise InputError(named, "a file name without ':'", "one that Hadoop cannot read", "rename it")
+        named = f"input file {as_written(fs, path, odd)}".encode(errors="backslashreplace").decode()
+        raise InputError(named, "a file name in UTF-8 without ':'", "one that Hadoop cannot read", "rename it")
     return files
 
 

@@ -29,7 +29,6 @@ SAMPLED_FILES, LEAST_SAMPLE, LARGEST_SAMPLE = 8, 16 << 10, 256 << 10
 _SAMPLED_PART = 0.05
 #: Endings of compressed files that Spark takes for what they are not, cuts, or reads only with further libraries.
 _UNREAD = (".zstd", ".xz", ".lzma", ".zip", ".7z", ".rar", ".br", ".z", ".lz4", ".lzo", ".snappy", ".sz", ".deflate")
-#: How a refusal names an ending of a line within a text, which Spark's lines do not have.
 _MARK = "\ufeff"
 
 
