@@ -110,8 +110,7 @@ def _hive(folder: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=["glue", pytest.param("hive", marks=pytest.mark.long)])
 def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    serving = {"glue": _amazon, "hive": _hive}[request.param]
-    with serving(tmp_path_factory.mktemp(request.param)):
+    with {"glue": _amazon, "hive": _hive}[request.param](tmp_path_factory.mktemp(request.param)):
         yield request.param
 
 
