@@ -287,6 +287,9 @@ def sentence_of(
     required = " or ".join(dict.fromkeys(map(_required, alike)))
     quoted = "quote it, if it is text" if isinstance(fault.get("input"), bool) and "string" in required else ""
     hint = fault.get("ctx", {}).get("hint") or quoted
+    field = model.model_fields.get(path[0]) if len(path) == 1 and required == "a mapping" else None
+    if field is not None and field.examples:
+        hint = f"write for example {path[0]}: {json.dumps(field.examples[0])}"
     return kind(spot, one_line(required, 400), f"{came}{also}", hint)
 
 

@@ -190,7 +190,7 @@ CAUSES = (
           "none", "install it where they run"),
     Cause(MachineError, "JAVA_GATEWAY_EXITED|No such file or directory: 'java'", "Spark", "Java 17 or newer",
           "none that starts", "install it, or set JAVA_HOME; skewless doctor says what is there"),
-    Cause(InputError, "DATETIME_PATTERN_RECOGNITION|(DATETIME_PATTERN)", "field input.options", "patterns of Spark",
+    Cause(InputError, "DATETIME_PATTERN_RECOGNITION|(DATETIME_PATTERN)", "options of the input", "patterns of Spark",
           "another one", "d is the day of the month, M the month, y the year, as in dd.MM.yyyy"),
     Cause(InputError, r"\[MALFORMED_RECORD_IN_PARSING|CSV header does not conform|Number of column in CSV header",
           _INPUT, "records as the spec declares them", "",

@@ -183,7 +183,7 @@ def show(run: RunDirectory, console: Console) -> None:
 def _hottest(run: RunDirectory, console: Console) -> None:
     by, rows = hottest(run)
     if not rows:
-        console.print("no result, or an empty one")
+        console.print("its result has no row" if run.commit_of(RESULT_STEP) else "it has no result")
         return
     table = Table(title=f"hottest keys by {escape(by)}" if by else "keys", title_justify="left")
     for name in rows[0]:

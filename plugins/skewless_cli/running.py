@@ -82,7 +82,7 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> tuple[str, Jo
             f"{job.window.unchanged_rows:,} rows in kept states of {states:,} bytes, for files of {own:,}{late}"
         )
     fixed = re.search(r"20\d\d([-_/]?)[01]\d\1[0-3]\d", spec.input.path)
-    dated = f" warned: input.path names {fixed[0]} in each run; {{date}} is the day that it computes." if fixed else ""
+    dated = f" warned: its path names {fixed[0]} in each run; {{date}} is the day that it computes." if fixed else ""
     small = " So few rows take DuckDB or polars seconds in one process." if fits_one_process(job) else ""
     warnings = require_input(tuple(input_checks(job)), "the input was listed, and not read")
     told = [f"{job.extent}; waves of {waves} rows{window}.{small}{dated}", *(f"warned: {one}." for one in warnings)]

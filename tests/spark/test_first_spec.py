@@ -313,18 +313,17 @@ def test_an_input_on_another_file_system_is_named_by_its_url(here: Command, tmp_
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("gone.parquet", None, "no such path"),
         ("empty.csv", b"", "empty file"),
+        ("empty.parquet", b"", "0 bytes; remove or rewrite it"),
         ("odd.parquet", b"no Parquet", "odd.parquet: expected a readable Parquet file"),
         ("list.json", b"[1, 2]", "list.json"),
         ("nothing.json", b"", "a column that can be a key"),
     ],
 )
 def test_an_input_that_is_none_is_told_in_one_sentence_and_nothing_is_written(
-    here: Command, tmp_path: Path, name: str, content: bytes | None, said: str
+    here: Command, tmp_path: Path, name: str, content: bytes, said: str
 ) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
+    (tmp_path / name).write_bytes(content)
     done = here("init", name, "--into", "specs")
     assert (done.returncode, done.stderr.count("\n"), said in done.stderr) == (2, 1, True), done.stderr
     assert not Path("specs").exists()

@@ -13,6 +13,7 @@ from skewless.publication.records import published_path
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
+from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.sources.formats.input_files import find
 from skewless_spark.sources.locations import check_kept
@@ -29,9 +30,7 @@ def is_refused(path: object, kept: object, root: object = "/") -> bool:
     try:
         check_kept(spec_of(path), str(root), {"run directory": str(kept)}, "spec")
     except SpecError as err:
-        return str(err).startswith(
-            f"run directory {kept}: expected a folder apart from the input {path}, but got one in"
-        )
+        return f"run directory {kept}: expected a folder apart from the input {path}, but got one in" in str(err)
     return False
 
 
@@ -69,7 +68,6 @@ def test_a_run_is_refused_in_a_place_just_if_its_files_would_be_read_there(tmp_p
         ("/lake/{date:%Y/%m/%d}", "/lake/runs/run", False),
         ("s3://lake/clicks", "s3a://lake/clicks/runs/1", True),
         ("s3://lake/clicks/date={date}", "s3://lake/clicks/date=2031-01-01/run", True),
-        ("s3://lake/clicks", "s3://lake/clicks-runs/1", False),
         ("s3://lake/clicks", "/lake/clicks/runs/1", False),
     ],
 )
@@ -87,10 +85,30 @@ def test_prepare_refuses_before_anything_is_written(tmp_path: Path) -> None:
     inside = spec_of("in/date={date}", window={"length": 1, "states": "in/date=2031-01-31/states"})
     with pytest.raises(SpecError, match=r"the states in .*-01-31/states/x: expected a folder apart from the input"):
         prepare(RunDirectory(str(tmp_path / "runs" / "1")), inside, DATE, str(tmp_path))
+    around = spec_of("in/date={date}", output={"format": "delta", "path": "in"})
+    with pytest.raises(SpecError, match=r"output\.path: expected a folder apart from the input .*, but got delta"):
+        prepare(RunDirectory(str(tmp_path / "runs" / "1")), around, DATE, str(tmp_path))
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "in" / "runs").exists()
     beside = spec_of("in/date={date}", window={"length": 1, "states": "in/states"})
     prepare(run, beside, DATE, str(tmp_path))  # beside the days, nobody reads them
+
+
+@pytest.mark.usefixtures("spark")
+def test_results_and_runs_lie_apart_from_lookups(tmp_path: Path) -> None:
+    for path in ("in/x", "pages/x", "out/date=2026-01-01/x"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        pq.write_table(pa.table({"k": ["a"]}), tmp_path / f"{path}.parquet")
+    query = "SELECT i.k, count(*) AS n FROM i JOIN p ON i.k = p.k JOIN own ON i.k = own.k GROUP BY i.k"
+    tables = {name: {"path": path} for name, path in (("i", "in"), ("p", "pages"), ("own", "out"))}
+    raw = {"name": "x", "query": query, "tables": tables}
+    *inside, good = (parse_spec(json.dumps({**raw, "output": {"path": at}})) for at in ("pages", "pages/out", "out"))
+    for spec in inside:
+        with pytest.raises(SpecError, match=r"output\.path: .* apart from the lookup .*/pages, but got .*/pages"):
+            freeze(spec, DATE, str(tmp_path), "spec")
+    with pytest.raises(SpecError, match="expected a folder apart from the input pages, but got one inside it"):
+        prepare(RunDirectory(str(tmp_path / "pages" / "runs" / "1")), good, DATE, str(tmp_path))
+    assert published_path(freeze(good, DATE, str(tmp_path), "spec")) == str(tmp_path / "out" / f"date={DATE}")
 
 
 def test_the_folders_of_days_may_have_another_name_than_a_key(tmp_path: Path) -> None:

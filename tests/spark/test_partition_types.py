@@ -151,7 +151,7 @@ def test_a_type_is_kept_with_the_states_and_later_folders_fit_it_or_are_refused(
         InputError, match=r"store=007/x\.parquet: expected a value of type double .*as the states"
     ) as odd:
         night(2, "3", "007")
-    assert "declare input.columns: {store: string}, whereupon all states begin anew" in str(odd.value)
+    assert "declare columns: {store: string}, whereupon all states begin anew" in str(odd.value)
     third = frozen(path, nights[2], window=1, columns={"store": "string"})
     assert third.key_types == {"store": "string"}
     assert begun(third) != states

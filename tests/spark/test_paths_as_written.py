@@ -108,5 +108,5 @@ def test_what_is_wrong_with_a_file_names_it_as_its_user_would(server: ObjectServ
     server.put(f"{folder}/b:c.parquet", b"")
     with pytest.raises(InputError, match=f"^input file {place}/{folder}/b:c.parquet: expected a file name in UTF-8"):
         freeze(spec, DAY, str(tmp_path), "spec")
-    with pytest.raises(InputError, match=f"no such path {place}/nowhere"):
+    with pytest.raises(InputError, match=f"input {place}/nowhere: "):
         list_input(Input(path="x"), f"{place}/nowhere")

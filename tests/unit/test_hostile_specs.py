@@ -125,27 +125,10 @@ DEEP = json.loads("[" * 50 + "]" * 50)
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("schedule", "timezone"), "Europe", "an IANA time zone"),
-        (("schedule", "timezone"), "../../etc/passwd", "an IANA time zone"),
-        (("schedule", "timezone"), "/etc/passwd", "an IANA time zone"),
+        *yaml.safe_load(Path(__file__).with_name("hostile_values.yaml").read_text()),
         (("schedule", "timezone"), "x" * 5_000, "an IANA time zone"),
-        (("schedule", "timezone"), "a\0b", "an IANA time zone"),
-        (("input", "path"), "../secret", "field input.path: expected a path without a step up"),
-        (("input", "path"), "a/../../b", "field input.path: expected a path without a step up"),
-        (("input", "path"), "s3://a/../b", "field input.path: expected a path without a step up"),
-        (("output", "path"), "/lake/../etc", "field output.path: expected a path without a step up"),
-        (("output", "path"), "a\0b", "field output.path: expected a path without control characters"),
-        (("output", "path"), "a\nb", "field output.path: expected a path without control characters"),
         (("output", "path"), "a" * 5_000, "field output.path: expected a path of at most 4,096 characters"),
-        (("routing", "waves"), [1e300, 1e300], "field routing.waves.0: expected at most 1000000"),
-        (("routing", "waves"), [1, 1e-300], "waves of which each is at least 1e-06 of them all"),
-        (("routing", "reducers"), 10**40, "field routing.reducers"),
-        (("routing",), {"reducers": 10_000, "tokens": 4096}, "at most 4,194,304 tokens of all reducers together"),
-        (("aggregates", "n"), {"function": "count", "bins": 10**40}, "whole numbers of at most 64 bits"),
-        (("aggregates", "n"), {"function": "count", "bins": [2**63]}, "whole numbers of at most 64 bits"),
-        (("map",), {"mapper": "tokens", "limit": -(10**40)}, "whole numbers of at most 64 bits"),
         (("quality", "expectations"), [{"type": "expect_x", "kwargs": {"a": DEEP}}], "mappings at most 8 deep"),
-        (("input", "at"), 2**70, "field input.at"),
     ],
 )  # fmt: skip
 def test_a_value_that_would_do_harm_later_is_refused_at_once(path: tuple[str, ...], value: Any, said: str) -> None:

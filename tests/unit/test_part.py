@@ -178,6 +178,7 @@ def test_a_part_is_put_into_a_path_and_other_braces_stay(part: Part, path: str, 
         (SECOND_TWO, "/{hour:%H%M}", r"got %M in \{hour:%H%M\}"),
         (SECOND_TWO, "/{date:%H}", r"got %H in \{date:%H\}"),
         *((DAY, f"/{{{field}}}", REFUSED) for field in ("date.year", "date!r", "ds", "date.__class__", "date[0]")),
+        (DAY, "/{date:%Y/x", r"the brace of a field is not closed; write \{date\}"),
         *((DAY, f"/{{date:{form}}}", REFUSED) for form in ("%H", "%", "")),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_spec_with_a_query_is_the_same_after_a_round_trip(more: str, key: str)
         (f"{SPEC}key: page\n", "expected either query or key, but got both"),
         (SPEC.replace("delta", "detla"), r"field tables\.pages\.format.*'detla'"),
         (SPEC.replace("ALL", "ALL ORDER BY m"), "field query: expected ORDER BY what is published"),
-        (SPEC.replace("  pages:", "  page:"), "field query: expected names in FROM that stand in tables"),
+        (SPEC.replace("tables:", "table:"), "field table: there is no such field"),
         (
             SPEC.replace("marts}", "marts, sort: [n]}").replace("ALL", "ALL ORDER BY n"),
             "either ORDER BY or output.sort",

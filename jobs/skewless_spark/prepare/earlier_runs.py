@@ -85,10 +85,9 @@ def restating_spec(spec: JobSpec, where: str) -> JobSpec:
     if not last_step_of(spec).publishes:
         raise SpecError.saying(f"{where}, field shadow", "its runs publish nothing", "remove it to restate results")
     if spec.input.at == "{date}":
-        raise SpecError(
-            f"{where}, field input.at", "latest, where days are computed again",
-            "{date}, by which each day reads what it has read", "restate with --set input.at=latest",
-        )  # fmt: skip
+        field, came = f"{spec.field_of(spec.input)}.at", "{date}, by which each day reads what it has read"
+        hint = f"restate with --set {field}=latest"
+        raise SpecError(f"{where}, field {field}", "latest, where days are computed again", came, hint)
     if spec.window is None:
         raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or window: 1")
     return spec.model_copy(update={"window": spec.window.model_copy(update={"late": "recompute"})})

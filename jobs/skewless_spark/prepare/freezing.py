@@ -1,7 +1,6 @@
 """A job from a spec: the input listed, its columns checked, the waves cut."""
 
 import datetime as dt
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,15 +13,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from skewless.documents.job import InputFacts, Job, Lookup, Source, Unit
-from skewless.errors import InputError, SpecError, nearest
+from skewless.errors import InputError, SpecError
 from skewless.history import asked_columns, asks_rows, check_input_expectations
 from skewless.planner.first_plan import first_ring
-from skewless.publication.records import QUARANTINE
 from skewless.query.rows import condition_of_input
 from skewless.routing.plan import cut_waves
 from skewless.run.folder import absolute_root
 from skewless.run.step_times import timed
-from skewless.spec.input import OWN_PREFIX, is_named
+from skewless.spec.input import OWN_PREFIX
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.binding import (
@@ -42,9 +40,10 @@ from skewless_spark.session.session import build_session, session_in_jvm
 from skewless_spark.session.versions import to_arrow
 from skewless_spark.sources.formats.column_types import EMPTY_KEY_TYPE, UNSUPPORTED, fields_within
 from skewless_spark.sources.formats.input_files import FILE_COLUMNS
+from skewless_spark.sources.input_columns import nearest_column
 from skewless_spark.sources.lake.table_inputs import LakeTable, conditions_of
 from skewless_spark.sources.listing import Listing, list_input, list_table
-from skewless_spark.sources.locations import came_to, check_kept, check_output, input_location, output_location
+from skewless_spark.sources.locations import check_kept, check_lookup, check_output, input_location, output_location
 from skewless_spark.sources.unit_reading import read_units, source_rows
 from skewless_spark.windows.found import ReadColumns, WiderColumns, WindowInput, check_window, states_location
 
@@ -58,7 +57,6 @@ def check_spec(spec: JobSpec, where: str) -> None:
     if spec.map is not None and spec.map.mapper is not None:
         bound_mapper(spec.map, where)
     check_window(spec, where)
-    _require_other_table(spec, where)
 
 
 def needs_session(spec: JobSpec) -> bool:
@@ -129,7 +127,9 @@ def _frozen(
     refuse_twins(used, types, at)
     refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
     output_path = output_location(spec, part, root, where)
-    check_output(output_path, input_path, listing, where, spec.output)
+    check_output(output_path, input_path, listing, where, spec)
+    for _, path, files in beside.found.values():
+        check_lookup(output_path, path, files, where)
     if spec.covered.lengths:
         check_kept(spec, root, {"the states in": states_location(spec, root)}, where)
     shares = spec.routing.waves
@@ -281,16 +281,6 @@ def _check_result(spark: SparkSession, job: Job, asked: StructType | None, where
     refuse_without_order(result, spec, where)
 
 
-def _require_other_table(spec: JobSpec, where: str) -> None:
-    """Refuse to publish into the table that is read, or beside it: the next night would read its own result."""
-    given, made = spec.input, spec.output
-    if is_named(given.format) and given.format == made.format and given.path in {made.path, f"{made.path}{QUARANTINE}"}:
-        raise SpecError(
-            f"{where}, field output.path", f"another table than the input {given.path}", came_to(made.path, given.path),
-            "choose another one",
-        )  # fmt: skip
-
-
 def listed(
     spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str, *, cut: bool = True
 ) -> tuple[str, Listing]:
@@ -363,10 +353,7 @@ def _of_read_columns(units: tuple[Unit, ...], source: Source) -> tuple[Unit, ...
 
 def _check_key(column: str, types: dict[str, str], at: str) -> None:
     if column not in types:
-        cut = next((name for name in types if column in re.split(r"[,;|\t]", name)), "")
-        sign = re.sub(r"[^,;|\t]", "", cut)[:1]
-        hint = f"say input.options: {{sep: {sign!r}}}" if cut else nearest(column, types)
-        raise InputError(f"{at}, key", "an existing column", repr(column), hint)
+        raise InputError(f"{at}, key", "an existing column", repr(column), nearest_column(column, types))
     if types[column].split("(")[0] not in KEY_TYPES:
         raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
 

@@ -67,7 +67,7 @@ def prepare(
     part = Part(date, hour)
     if not run.exists("job.json"):
         output_path = output_location(spec, part, root, where)
-        check_apart(output_path, input_location(spec, part, root, where), where, spec.output)
+        check_apart(output_path, input_location(spec, part, root, where), where, spec)
         check_kept(spec, root, {"run directory": str(run)}, where)
         warm_from = earlier_runs.newest_in_tasks(run, spec, 2)
         publishes, job, shown = last_step_of(spec).publishes, None, 0

@@ -52,8 +52,19 @@ def refuse_unknown(declared: Iterable[str], known: Iterable[str], first: str) ->
     names = list(known)
     odd = next((name for name in declared if name not in names), None)
     if odd is not None:
-        raise InputError("spec, field input.columns", f"columns of {first} or of its folders", repr(odd),
-                         nearest(odd, names))  # fmt: skip
+        raise InputError("spec, field columns", f"columns of {first} or of its folders", repr(odd),
+                         nearest_column(odd, names))  # fmt: skip
+
+
+def nearest_column(name: str, known: Iterable[str]) -> str:
+    """A hint for a column that is not there: of a text that was cut by another sign, the sign.
+
+    >>> nearest_column("v", ["k;v"])
+    "say options: {sep: ';'}"
+    """
+    cut = next((one for one in known if name in re.split(r"[,;|\t]", one)), "")
+    sign = re.sub(r"[^,;|\t]", "", cut)[:1]
+    return f"say options: {{sep: {sign!r}}}" if cut else nearest(name, known)
 
 
 def wider_types(own: ColumnsOfFiles, wanted: Mapping[str, str]) -> dict[str, str]:
@@ -98,7 +109,7 @@ def _refuse_unfit(
         if came is None and name in required:
             raise InputError(
                 f"input file {path}", f"the column {name!r}, which the job reads", "none",
-                "write it, or set input.schema: evolve to read null",
+                "write it, or set schema: evolve to read null",
             )  # fmt: skip
         if came is not None and widest(came, kind) != kind:
             raise InputError(
@@ -201,7 +212,7 @@ def _type_of_column(
     inferred = _inferred(texts)
     known = [one[name] for one in reversed(kept) if one.get(name) in _KEEPS]
     fitting = next((kind for kind in known if all(map(_KEEPS[kind], texts))), None)
-    hint = f"rename the folder, or declare input.columns: {{{name}: {'string' if inferred == _ODD else inferred}}}"
+    hint = f"rename the folder, or declare columns: {{{name}: {'string' if inferred == _ODD else inferred}}}"
     if known and fitting is None:
         odd = next(text for text in texts if not _KEEPS[known[0]](text))
         why = ", as the states of the job have it"

@@ -165,7 +165,7 @@ def declared_types(given: Input) -> dict[str, str]:
     """The types that a spec declares, in Spark SQL's own spelling."""
     nested = given.format in {"json", "parquet", "orc"}
     return {
-        name: declared_type(kind, f"spec, field input.columns.{name}", nested=nested)
+        name: declared_type(kind, f"spec, columns, field {name}", nested=nested)
         for name, kind in (given.columns or {}).items()
     }
 

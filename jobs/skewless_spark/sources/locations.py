@@ -14,7 +14,6 @@ from skewless.publication.records import QUARANTINE
 from skewless.run.folder import absolute_root, is_object
 from skewless.spec.input import TABLES, is_named
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
-from skewless.spec.result import Output
 from skewless.spec.spec import JobSpec
 from skewless_spark.sources.formats.input_files import is_hidden, open_input
 from skewless_spark.sources.listing import Listing
@@ -24,7 +23,7 @@ def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
     """The path, pattern or URL of the input of a part, as ``resolved`` has it; empty of a table that has a name."""
     if spec.input.named:
         return ""
-    at = f"{where}, field input.path"
+    at = f"{where}, field {spec.field_of(spec.input)}.path"
     return resolved(resolve_path(spec.input.path, part, at), root, at)
 
 
@@ -70,24 +69,21 @@ def resolved(path: str, root: str, at: str) -> str:
     return full
 
 
-def came_to(output: str, read: str) -> str:
-    """Which of the tables that a job publishes in it reads, in words."""
-    return "the same" if read == output else "the one whose keys in quarantine are there"
-
-
-def check_apart(output_path: str, input_path: str, where: str, output: Output) -> None:
-    """Refuse an output inside the input, as far as the paths alone can tell.
+def check_apart(output_path: str, input_path: str, where: str, spec: JobSpec) -> None:
+    """Refuse an output inside the input, as far as the paths alone can tell: the next night would read its own result.
 
     Raises:
         SpecError: it is inside, or it is in a bucket, which cannot exchange folders, without ``output.allow_gap``.
     """
+    at, output, given = f"{where}, field output.path", spec.output, spec.input
+    named = [f"{given.format}://{given.path}", *(_table_at(kind, input_path) for kind in TABLES)]
+    if found := next((one for one in named if one in {output_path, f"{output_path}{QUARANTINE}"}), None):
+        came = "the same" if found == output_path else "the one whose keys in quarantine are there"
+        raise SpecError(at, f"another table than the input {given.path}", came, "choose another one")
+    if input_path and _plain(output_path).is_relative_to(_plain(input_path)):
+        raise SpecError(at, f"a folder apart from the input {input_path}", f"{output_path}", "choose another folder")
     if _is_table(output_path):
-        tables = (_table_at(kind, input_path) for kind in TABLES) if input_path else ()
-        if found := next((one for one in tables if one in {output_path, f"{output_path}{QUARANTINE}"}), None):
-            required = f"another table than the input {input_path}"
-            raise SpecError(f"{where}, field output.path", required, came_to(output_path, found))
         return
-    at = f"{where}, field output.path"
     if is_object(output_path) and not output.allow_gap and not output.in_catalog:
         hint = "then who lists the folder may see two versions for a moment; or publish a table there"
         raise SpecError(at, "allow_gap: true, or table, with a folder in a bucket", output_path, hint)
@@ -96,14 +92,12 @@ def check_apart(output_path: str, input_path: str, where: str, output: Output) -
     if "://" in output_path and not is_object(output_path):
         hint = "publish into a table there: format: iceberg or format: delta"
         raise SpecError(at, "a path of a local or shared file system, or of a bucket", output_path, hint)
-    read = input_path if is_object(input_path) == is_object(output_path) else ""
-    if read and _plain(output_path).is_relative_to(_plain(read)):
-        raise SpecError(at, f"a folder apart from the input {input_path}", f"{output_path}", "choose another folder")
 
 
 def _plain(path: str) -> Path:
     """A path that tells what lies in what. Links are followed: they may lead from elsewhere into the input."""
-    return _bare(path if "://" in path else os.path.realpath(path))
+    bare = _bare(path)
+    return Path(os.path.realpath(bare)) if bare.is_absolute() else bare
 
 
 def _bare(path: str) -> Path:
@@ -116,17 +110,15 @@ _WRITTEN = ("job.json", "stages/0000/attempts/0/states/part-0.parquet")
 
 def check_kept(spec: JobSpec, root: str, kept: Mapping[str, str], where: str) -> None:
     """Refuse to keep a run or states inside the input, of whatever part: a later run would read them."""
-    given = spec.input.path
-    if spec.input.named:
-        return
-    pattern = resolved(path_of_all_parts(given), root, f"{where}, field input")
-    fs, read = _on_file_system(pattern)
-    wanted = read.split("/")
-    for what, location in kept.items():
-        other, found = _on_file_system(location)
-        if type(fs) is type(other) and any(_is_read(f"{found}/{name}".split("/"), wanted) for name in _WRITTEN):
-            required, came = f"a folder apart from the input {given}", "one inside it, which later runs would read"
-            raise SpecError(f"{what} {location}", required, came, "choose another folder")
+    for table in (one for one in (spec.input, *spec.lookups.values()) if not one.named):
+        fs, read = _on_file_system(resolved(path_of_all_parts(table.path), root, f"{where}, field input"))
+        wanted = read.split("/")
+        for what, location in kept.items():
+            other, found = _on_file_system(location)
+            if type(fs) is type(other) and any(_is_read(f"{found}/{name}".split("/"), wanted) for name in _WRITTEN):
+                came = "one inside it, which later runs would read"
+                required = f"a folder apart from the input {table.path}"
+                raise SpecError(f"{what} {location}", required, came, "choose another folder")
 
 
 def _on_file_system(location: str) -> tuple[Any, str]:
@@ -145,18 +137,25 @@ def _is_read(path: Sequence[str], wanted: Sequence[str]) -> bool:
     return (path[0] == wanted[0] or fnmatchcase(path[0], wanted[0])) and _is_read(path[1:], wanted[1:])
 
 
-def check_output(output_path: str, input_path: str, listing: Listing, where: str, output: Output) -> None:
+def check_lookup(output_path: str, path: str, listing: Listing, where: str) -> None:
+    """Refuse an output among files of others that a lookup reads. A lookup may read earlier results of its own job."""
+    if not path or not _plain(output_path).is_relative_to(_plain(path)):
+        return
+    own = _bare(output_path)
+    if any(own not in _bare(unit.path).parent.parents for unit in listing.units):
+        required = f"a folder apart from the lookup {path}"
+        raise SpecError(f"{where}, field output.path", required, output_path, "choose another folder")
+
+
+def check_output(output_path: str, input_path: str, listing: Listing, where: str, spec: JobSpec) -> None:
     """Refuse an output inside the input: the next night would read it.
 
     Raises:
         SpecError: it is inside, or it is no path of a file system.
     """
-    if _is_table(output_path):
-        return
-    at = f"{where}, field output.path"
-    check_apart(output_path, input_path, where, output)
+    check_apart(output_path, input_path, where, spec)
     # A pattern may also lead to versions that were published before.
-    ours = (_bare(output_path), _bare(beside_folder(output_path)))
-    folders = {_bare(unit.path.rpartition("/")[0]) for unit in listing.units}
-    if ours[0].is_relative_to(_bare(input_path)) or any(one.is_relative_to(other) for one in folders for other in ours):
-        raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")
+    ours = {_bare(output_path), _bare(beside_folder(output_path))}
+    if any(not ours.isdisjoint(_bare(unit.path).parents) for unit in listing.units):
+        required = f"a folder apart from the input {input_path}"
+        raise SpecError(f"{where}, field output.path", required, output_path, "choose another folder")

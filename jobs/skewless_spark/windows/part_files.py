@@ -99,7 +99,7 @@ def named_files(
 
 
 def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]:
-    at = f"{where}, field input.path"
+    at = f"{where}, field {spec.field_of(spec.input)}.path"
     dated = DatedPath(spec.input.path, at)
     fs, pattern = open_input(resolved(dated.pattern, root, at))
     found = {dated.part_at(str(path), spec.schedule.timezone) for path in fs.glob(as_glob(fs, pattern))}
@@ -119,7 +119,7 @@ def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | 
         path = as_written(fs, location, file)
         if column not in values:
             raise InputError(
-                f"input file {path}", f"a folder {column}=... on its path", "none", "name another column in input.parts"
+                f"input file {path}", f"a folder {column}=... on its path", "none", "name another column in parts"
             )
         listed.append((path, values[column], file))
     days, undated = _by_day(listed, column, last, wanted)
@@ -144,7 +144,7 @@ def _by_day(
         except ValueError:
             raise InputError(
                 f"input file {path}", f"a day like 2026-01-31 as the value of {column!r}", repr(value)[:80],
-                "name another column in input.parts",
+                "name another column in parts",
             ) from None  # fmt: skip
         if wanted is None and day < last.date:
             days.setdefault(day, {})
@@ -215,7 +215,7 @@ def parts_of_table(
     if column not in snapshot.parted:
         known = ", ".join(snapshot.parted) or "none"
         raise InputError(
-            f"{snapshot.at}, field input.parts", "a column whose values or days partition the table",
+            f"{snapshot.at}, parts", "a column whose values or days partition the table",
             repr(column)[:80], f"such columns are: {known}",
         )  # fmt: skip
     lacking = next((file for file in snapshot.files if column not in file.told), None)

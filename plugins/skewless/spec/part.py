@@ -198,7 +198,7 @@ def refuse_shared_paths(path: str, unit: PartUnit, where: str) -> None:
             raise SpecError(
                 where, f"a path of its own for each {unit}, as a window is made of parts",
                 f"{path!r}, which is the same for {other} and for {part}",
-                f"write {field} into it, or name input.parts",
+                f"write {field} into it, or name its column in parts",
             )  # fmt: skip
 
 
@@ -230,6 +230,8 @@ def resolve_path(path: str, part: Part, where: str) -> str:
         return _formed(part.date, field, where, part.hour)
 
     resolved = _FIELD.sub(put, path)
+    if re.search(r"\{\s*(date|hour)\b", resolved):
+        raise SpecError.saying(where, "the brace of a field is not closed", "write {date}, {date:%Y/%m/%d} or {hour}")
     if ".." in re.split(r"[/\\]", resolved):  # a form of dots alone is a day as well
         raise SpecError(where, "a path without a step up ('..')", repr(resolved[:120]), "write where it leads")
     return resolved

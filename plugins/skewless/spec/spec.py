@@ -226,8 +226,10 @@ class JobSpec(Section):
         if twice := next((name for name in _OF_QUERY if raw.get(name) is not None), None):
             raise unmet(f"either query or {twice}", "both")
         tables = raw.get("tables")
+        if "tables" not in raw and not raw.keys() <= cls.model_fields.keys():
+            return raw  # a misspelt field explains the missing one
         if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
-            raise unmet("tables, each with a path, beside query", shortened(tables))
+            raise unmet("tables, each with a path, beside query", "none" if tables is None else shortened(tables))
         from skewless.query.understood import understood  # noqa: PLC0415  # a second of imports, which few specs need
 
         try:
@@ -276,6 +278,10 @@ class JobSpec(Section):
         """What of its query stands above keys and aggregates; None if just these are published."""
         query = self.understood
         return query.result if query else None
+
+    def field_of(self, given: Input) -> str:
+        """The field in which its author wrote a table: `input` is that of a spec without a query."""
+        return next((f"tables.{name}" for name, one in self.tables.items() if one == given), "input")
 
     @property
     def lookups(self) -> dict[str, Input]:
@@ -430,8 +436,7 @@ class JobSpec(Section):
             try:
                 resolve_path(self.shadow.other, part, "shadow.with")
             except SpecError as err:
-                fields = err.required or "{date}, or {hour} of a job of hours, as the only fields"
-                raise unmet(f"{fields} in shadow.with", err.came) from None
+                raise unmet(err.required, err.came, err.hint, "shadow.with") from None
         return self
 
     @model_validator(mode="after")
@@ -449,7 +454,7 @@ class JobSpec(Section):
     def _window_of_parts(self) -> Self:
         if self.window is None:
             if self.input.parts is not None:
-                raise unmet("input.parts only with a window", "no window")
+                raise unmet(f"{self.field_of(self.input)}.parts only with a window", "no window")
             return self
         if self.state == "forward":
             raise unmet("state: merge with a window, which keeps states", "state: forward")
@@ -459,23 +464,23 @@ class JobSpec(Section):
         return self
 
     def _require_parts(self) -> None:
-        unit, path = self.schedule.unit, self.input.path
+        unit, path, given = self.schedule.unit, self.input.path, self.field_of(self.input)
         if not self.input.takes(self.input.format, "parts"):
             raise unmet("an input whose parts can be told, with a window", f"format {self.input.format}")
         if self.input.pinned and self.input.parts is None:
-            raise unmet("input.parts, the partition column whose days are the parts of a table with a window", "none")
+            raise unmet(f"{given}.parts, the partition column whose days are the parts of a window", "none")
         if self.input.parts is not None:
             if unit == "hour":
-                raise unmet("days as parts with input.parts", "a job of hours, whose parts only a path can name yet")
+                raise unmet(f"days as parts with {given}.parts", "a job of hours, whose parts only a path can name yet")
             return
         field = "{hour}" if unit == "hour" else "{date}"
         if field[:-1] not in path:
-            required = f"{field} in input.path, or the partition column in input.parts: a window is made of parts"
+            required = f"{field} in {given}.path, or the partition column in {given}.parts: a window is made of parts"
             raise unmet(required, f"the path {path[:80]!r}")
         try:
-            refuse_shared_paths(path, unit, "input.path")
+            refuse_shared_paths(path, unit, given)
         except SpecError as err:
-            raise unmet(err.required or "a path that names each part", err.came) from None
+            raise unmet(err.required, err.came, err.hint, f"{given}.path") from None
 
     @property
     def covered(self) -> Window | NoWindow:

@@ -87,7 +87,7 @@ def _refuse_linked(path: str) -> None:
     if os.path.islink(path):  # noqa: PTH114
         raise InputError(
             f"input folder {path}", "a folder that lies where it is listed", f"a link to {Path(path).readlink()}",
-            "move the folder there, or name it in input.path",
+            "move the folder there, or name it in path",
         )  # fmt: skip
 
 
@@ -113,9 +113,8 @@ def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
     try:
         fs, root = open_location(path)
     except (ImportError, ValueError, OSError) as err:
-        raise InputError(
-            "input.path", "a path that fsspec can open", f"{path} ({first_line(err)})", "install what it asks for"
-        ) from None
+        required = "a path that fsspec can open"
+        raise InputError(f"input {path}", required, first_line(err), "install what it asks for") from None
     return fs, root.rstrip("/")
 
 
@@ -152,7 +151,7 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str, *, may_miss: boo
         files = [file for one in matched for file in _inside(fs, one) if file != one or _names(root, one)]
         if not files and not may_miss:
             hint = nearby(root) if local else "check the path"
-            raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", hint)
+            raise InputError(f"input {path}", "an existing file, folder or glob", "no such path", hint)
         return sorted(set(files))
     return _inside(fs, root)
 
@@ -187,7 +186,7 @@ def nearby(path: str) -> str:
 
 #: How files begin, with what they are, and what to do about it.
 _BEGINNINGS = (
-    (b"PAR1", "a Parquet file", "set input.format: parquet"), (b"ORC", "an ORC file", "set input.format: orc"),
+    (b"PAR1", "a Parquet file", "set format: parquet"), (b"ORC", "an ORC file", "set format: orc"),
     (b"PK\3\4", "an archive, as those of Excel", "save it as CSV"),
     (b"\xd0\xcf\x11\xe0", "a workbook of Excel", "save it as CSV"), (b"Obj\1", "an Avro file", "write it as Parquet"),
     (b"\x1f\x8b", "a gzip file without its ending", "name it .gz"),
@@ -197,8 +196,8 @@ _BEGINNINGS = (
 def other_format(raw: bytes, *kinds: str) -> tuple[str, str] | None:
     """What a file is that is of none of some formats, by how it begins, and what to do; None if nothing tells."""
     known = [(what, hint) for sign, what, hint in _BEGINNINGS if raw.startswith(sign) and not hint.endswith(kinds)]
-    if not known and raw.isascii() and b"\0" not in raw and not raw.startswith((b"PAR1", b"ORC")):
-        known = [("a text", f"set input.format: {'json' if raw.startswith(b'{') else 'csv'}")]
+    if not known and raw and raw.isascii() and b"\0" not in raw and not raw.startswith((b"PAR1", b"ORC")):
+        known = [("a text", f"set format: {'json' if raw.startswith(b'{') else 'csv'}")]
     return next((one for one in known if not one[1].endswith(kinds)), None)
 
 

@@ -75,12 +75,14 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
     column = parquet.metadata.schema.column
     for field, leaves in _fields(parquet):
         kind = _spark_type(field.type, [column(leaf) for leaf in leaves])
-        if _within(field.type, _like_a_variant) and field.name in _variants(parquet):
+        variant = _within(field.type, lambda one: pa.types.is_struct(one) and one.get_field_index("metadata") >= 0)
+        if variant and field.name in _variants(parquet):
             kind = f"{UNSUPPORTED}variant"
         codecs = (_codecs(parquet.metadata, leaves) if known else set()) - _SPARK_CODECS
         if codecs - _OUR_CODECS:
             kind = f"{UNSUPPORTED}{kind.removeprefix(UNSUPPORTED)}, {min(codecs - _OUR_CODECS)}"
-        if codecs or _within(field.type, _foreign_type) or any(_ends_spark(column(leaf)) for leaf in leaves):
+        odd = _within(field.type, lambda one: _in_nanoseconds(one) or pa.types.is_float16(one))
+        if codecs or odd or any(_ends_spark(column(leaf)) for leaf in leaves):
             foreign.add(field.name)
         types.append((field.name, kind))
     wide = known and has_wide_rows(parquet.metadata)
@@ -192,14 +194,6 @@ def _within(kind: pa.DataType, told: Any) -> bool:
 
 def _in_nanoseconds(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.unit == "ns"
-
-
-def _foreign_type(kind: pa.DataType) -> bool:
-    return _in_nanoseconds(kind) or pa.types.is_float16(kind)
-
-
-def _like_a_variant(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and kind.get_field_index("metadata") >= 0
 
 
 _OF_SCHEMA = re.compile(
@@ -324,7 +318,8 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str, *,
         reason = first_line(err)
         hint = "remove or rewrite it"
         with suppress(OSError), for_short_reads(fs, file) as opened:
-            hint = "it is {}: {}".format(*(other_format(opened.read(64), kind) or ("", hint))).removeprefix("it is : ")
+            if foreign := other_format(opened.read(64), kind):
+                hint = f"it is {foreign[0]}: {foreign[1]}, or leave it out by a glob in path, as *.{kind}"
         raise InputError(f"input file {path}", f"a readable {name} file", reason, hint) from None
 
 

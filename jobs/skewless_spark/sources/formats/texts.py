@@ -63,7 +63,7 @@ def decoded(raw: bytes, options: Mapping[str, str]) -> str:
         return raw.decode(encoding, errors="replace").removeprefix(_MARK)
     except LookupError:
         known = "a character set, as ISO-8859-1"
-        raise SpecError("spec, field input.options.encoding", known, repr(encoding)) from None
+        raise SpecError("spec, field options.encoding", known, repr(encoding)) from None
 
 
 def first_rows(path: str, options: Mapping[str, str]) -> list[list[str]]:
@@ -79,7 +79,7 @@ def first_rows(path: str, options: Mapping[str, str]) -> list[list[str]]:
     lines = (line for line in lines if line.strip() and not (comment and line.startswith(comment)))
     if len(sep) != 1 or len(quote) != 1:  # csv knows neither longer delimiters nor texts without quotes
         if not sep:
-            raise SpecError("spec, field input.options.sep", "a delimiter", "an empty text")
+            raise SpecError("spec, field options.sep", "a delimiter", "an empty text")
         return [line.rstrip("\n").split(sep) for line in islice(lines, _ROWS)]
     dialect: dict[str, Any] = {} if escape == quote else {"escapechar": escape}
     try:
@@ -179,7 +179,7 @@ def require_declared_types(spark: SparkSession, source: Source, unit: Unit, wher
         if "DATETIME_PATTERN" not in str(err):
             return  # the run tells what else is wrong with the file
         hint = "d is the day of the month, M the month, y the year, as in dd.MM.yyyy"
-        raise SpecError(f"{where}, field input.options", "patterns of Spark", first_line(err), hint) from None
+        raise SpecError(f"{where}, options of the input", "patterns of Spark", first_line(err), hint) from None
     for (name, kind), value in zip(typed.items(), found, strict=True):
         if value is not None:
             came = repr(value)[:100]
