@@ -234,13 +234,15 @@ def certify(
     from skewless_cli import certify as certificates  # noqa: PLC0415  # as in ``check``
 
     text = certificates.certificate_of(views.run_named(run, root, date)).sealed()
-    if checker is not None:
-        source = files("skewless_cli").joinpath("check_certificate.py")
-        checker.write_text(source.read_text("utf-8"), "utf-8")
+    source = files("skewless_cli").joinpath("check_certificate.py").read_text("utf-8")
+    for path, content in ((checker, source), (into, text)):
+        try:
+            if path is not None:
+                path.write_text(content, "utf-8")
+        except OSError as err:
+            raise SpecError.saying(str(path), f"it cannot be written ({err.strerror})", "name another file") from None
     if into is None:
         typer.echo(text, nl=False)
-    else:
-        into.write_text(text, "utf-8")
 
 
 @app.command()

@@ -88,8 +88,7 @@ def test_prepare_refuses_before_anything_is_written(tmp_path: Path) -> None:
     around = spec_of("in/date={date}", output={"format": "delta", "path": "in"})
     with pytest.raises(SpecError, match=r"output\.path: expected a folder apart from the input .*, but got delta"):
         prepare(RunDirectory(str(tmp_path / "runs" / "1")), around, DATE, str(tmp_path))
-    assert not (tmp_path / "runs").exists()
-    assert not (tmp_path / "in" / "runs").exists()
+    assert not [*tmp_path.glob("**/runs")]
     beside = spec_of("in/date={date}", window={"length": 1, "states": "in/states"})
     prepare(run, beside, DATE, str(tmp_path))  # beside the days, nobody reads them
 
