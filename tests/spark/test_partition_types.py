@@ -172,5 +172,5 @@ def test_states_that_begin_with_texts_stay_texts_and_a_damaged_note_hinders_nobo
 
 def test_a_column_that_nothing_has_is_not_declared_by_mistake(tmp_path: Path) -> None:
     put(tmp_path / "in", "1")
-    with pytest.raises(InputError, match=r"expected columns of .*x\.parquet or of its.* got 'stor'; did you mean 'store'"):
+    with pytest.raises(InputError, match=r"columns of .*x\.parquet or of its.* got 'stor'; did you mean 'store'"):
         frozen(tmp_path / "in", columns={"stor": "string"})

@@ -92,7 +92,10 @@ def freeze(
     while True:
         try:
             job = _frozen(spec, part, root, where, spark, of_parts, master)
-            if job.spec == spec or spark is None or _has_few_states(spark, job):
+            if job.spec == spec or spark is None:
+                return job
+            counts = key_counts(spark, job)
+            if 0 < len(counts) <= counts.sum() * _FEW_STATES:
                 return job
             return _frozen(spec, part, root, where, spark, of_parts, master, priced=True)
         except WiderColumns as wider:  # in older parts than the newest; each time they are wider
@@ -188,11 +191,6 @@ def key_counts(spark: SparkSession, job: Job) -> npt.NDArray[np.int64]:
         rows = rows.limit(_SAMPLED_ROWS)  # what reads row groups in Python takes offence at an end before theirs
     of_keys = rows.groupBy(*(f"c{number}" for number in range(len(job.spec.key)))).count()
     return to_arrow(of_keys.select("count"))["count"].to_numpy()
-
-
-def _has_few_states(spark: SparkSession, job: Job) -> bool:
-    counts = key_counts(spark, job)
-    return bool(0 < len(counts) <= counts.sum() * _FEW_STATES)
 
 
 class _Lookups(NamedTuple):
