@@ -167,51 +167,9 @@ class Known(NamedTuple):
     version: "UpdateVersion"
 
 
-def known(store: Any, key: str) -> Known | None:
-    """An object with what tells its versions apart; None if there is none."""
-    try:
-        with answered(key):
-            answer = obstore.get(store, key)
-            facts = {name: answer.meta[name] for name in ("e_tag", "version") if answer.meta[name] is not None}
-            return Known(bytes(answer.bytes()), facts)  # type: ignore[arg-type]
-    except FileNotFoundError:
-        return None
-
-
-def replace(store: Any, key: str, content: bytes, before: Known | None) -> bool:
-    """Write an object in the place of the one that was read, or of none; whether the object has this content.
-
-    Contents must tell writers apart, as with ``create``.
-    """
-    if before is None:
-        return create(store, key, content)
-    try:
-        with answered(key):
-            obstore.put(store, key, content, mode=before.version)
-    except OSError as err:
-        mine = content_of(store, key) == content  # the answer to a request that was carried out may have been lost
-        if not mine and not isinstance(err, FileExistsError):
-            raise
-        return mine
-    return True
-
-
 def require_first_writer(place: str, store: Any, folder: str) -> None:
     """Let two writers compete in a bucket, once for each client; a ``RunDirectoryError`` if both have won."""
     _require_one_winner(place, store, folder, "If-None-Match", lambda key, content: create(store, key, content))
-
-
-def require_one_replaces(place: str, store: Any, folder: str) -> None:
-    """Let two writers replace one object in a bucket; a ``RunDirectoryError`` if both have won."""
-    before: list[Known | None] = []
-
-    def write(key: str, content: bytes) -> bool:
-        if not before:
-            create(store, key, b"before")
-            before.append(known(store, key))
-        return replace(store, key, content, before[0])
-
-    _require_one_winner(place, store, folder, "If-Match", write)
 
 
 def _require_one_winner(
@@ -271,19 +229,46 @@ class ObjectFiles(FsspecStore):  # type: ignore[misc]  # as fsspec, it counts as
         return create(store, key, content)
 
     def require_one_replaces(self, path: str) -> None:
-        """See ``require_one_replaces``."""
-        store, place, key = self._split(path)
-        require_one_replaces(f"{self.protocol}://{place}", store, key)
+        """Let two writers replace one object of a folder; a ``RunDirectoryError`` if both have won."""
+        store, place, folder = self._split(path)
+        before: list[Known | None] = []
+
+        def write(key: str, content: bytes) -> bool:
+            if not before:
+                create(store, key, b"before")
+                before.append(self.known(f"{place}/{key}"))
+            return self.replace(f"{place}/{key}", content, before[0])
+
+        _require_one_winner(f"{self.protocol}://{place}", store, folder, "If-Match", write)
 
     def known(self, path: str) -> Known | None:
-        """See ``known``."""
+        """An object with what tells its versions apart; None if there is none."""
         store, _place, key = self._split(path)
-        return known(store, key)
+        try:
+            with answered(key):
+                answer = obstore.get(store, key)
+                facts = {name: answer.meta[name] for name in ("e_tag", "version") if answer.meta[name] is not None}
+                return Known(bytes(answer.bytes()), facts)  # type: ignore[arg-type]
+        except FileNotFoundError:
+            return None
 
     def replace(self, path: str, content: bytes, before: Known | None) -> bool:
-        """See ``replace``."""
+        """Write an object in the place of the one that was read, or of none; whether the object has this content.
+
+        Contents must tell writers apart, as with ``create``.
+        """
         store, _place, key = self._split(path)
-        return replace(store, key, content, before)
+        if before is None:
+            return create(store, key, content)
+        try:
+            with answered(key):
+                obstore.put(store, key, content, mode=before.version)
+        except OSError as err:
+            mine = content_of(store, key) == content  # the answer to a request that was carried out may have been lost
+            if not mine and not isinstance(err, FileExistsError):
+                raise
+            return mine
+        return True
 
     def begin(self, path: str) -> "BegunObject":
         """Begin an object, which there is once it is completed."""
