@@ -41,11 +41,6 @@ class PartFiles:
     def __len__(self) -> int:
         return len(self.inner)
 
-    @property
-    def paths(self) -> list[str]:
-        """The paths of the files."""
-        return list(self.inner)
-
     def listing(
         self, given: Input, share: float, paths: Sequence[str], partitions: Mapping[str, str] | None = None
     ) -> Listing:

@@ -171,9 +171,9 @@ class GroupsAccumulator(ABC):
     def state(self) -> pa.Array:
         """One state per group, shape ``(groups_total,)``, of the aggregate's state type."""
 
-    @abstractmethod
     def evaluate(self) -> pa.Array:
-        """One result per group, shape ``(groups_total,)``, of the aggregate's result type."""
+        """One result per group, shape ``(groups_total,)``, of the aggregate's result type; by default its state."""
+        return self.state()
 
     def open_keys(self, keys: pa.StringArray, first_group: int) -> None:  # noqa: B027 - most need no set-up
         """New groups are about to come: load what their keys need.

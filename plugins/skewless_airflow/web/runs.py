@@ -67,7 +67,6 @@ class AirflowTask:
     task_id: str
     state: str | None
     seconds: float | None
-    tries: int
 
 
 def airflow_run(session: Session, dag_id: str, run_id: str) -> AirflowRun | None:
@@ -105,13 +104,10 @@ def coming_part(session: Session, dag_id: str, run_id: str) -> str:
 
 def airflow_tasks(session: Session, dag_id: str, run_id: str, group: str = "") -> tuple[AirflowTask, ...]:
     """The tasks of a run, or those in one group of it."""
-    columns = (TaskInstance.task_id, TaskInstance.state, TaskInstance.duration, TaskInstance.try_number)
-    query = select(*columns).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
-    return tuple(
-        AirflowTask(task_id, state, seconds, tries or 0)
-        for task_id, state, seconds, tries in session.execute(query)
-        if not group or group in task_id.split(".")[:-1]
-    )
+    query = select(TaskInstance.task_id, TaskInstance.state, TaskInstance.duration)
+    query = query.where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+    tasks = (AirflowTask(*row) for row in session.execute(query))
+    return tuple(task for task in tasks if not group or group in task.task_id.split(".")[:-1])
 
 
 def tagged_dags(session: Session) -> set[str]:

@@ -108,10 +108,6 @@ class Sessions(GroupsAccumulator):
         sessions = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
         return lists_of(together.groups, sessions, len(self._open_rows)).cast(kind)
 
-    def evaluate(self) -> pa.Array:
-        """The state is the result."""
-        return self.state()
-
     def _places(self, values: pa.Array) -> Places:
         if pa.types.is_decimal(values.type):
             return _unscaled(values)

@@ -331,10 +331,6 @@ class StreamingHistograms(GroupsAccumulator):
         """At most ``bins`` points per group, ascending by ``x``."""
         return compressed(self._all_points(), self._bins, self._bins).to_arrow()
 
-    def evaluate(self) -> pa.Array:
-        """The state is the result; a group without values has an empty list."""
-        return self.state()
-
     def _take(self, rows: ValueRows, groups_total: int) -> None:
         if groups_total < self._groups_total:
             required, came = f"at least {self._groups_total}", str(groups_total)

@@ -56,10 +56,6 @@ class ValueCounts(GroupsAccumulator):
         pairs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
         return lists_of(table.column("group").to_numpy(), pairs, self._groups_total).cast(kind)
 
-    def evaluate(self) -> pa.Array:
-        """The state is the result."""
-        return self.state()
-
     def counted(self, *order: tuple[str, str]) -> pa.Table:
         """Columns group, value and count, by group and then as they are to be ordered."""
         return self._count().sort_by([("group", "ascending"), *order]).combine_chunks()
