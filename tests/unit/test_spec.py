@@ -35,6 +35,7 @@ output: {path: results/tokens}
 
 
 BAD: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("bad_specs.yaml").read_text())
+BAD_OVERRIDES: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("bad_overrides.yaml").read_text())
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), BAD.values(), ids=BAD)
@@ -100,21 +101,7 @@ def test_an_override_may_step_into_what_is_written_as_one_value() -> None:
     assert (spec.window, spec.routing.policy) == (Window(length=7, late="fail"), Policy(name="halving", threshold=2))
 
 
-@pytest.mark.parametrize(
-    ("override", "sentence"),
-    [
-        ("routing.policy", "override 'routing.policy': expected path.to.field=value, but got something else; write for example routing.policy=static."),
-        ("routing..policy=x", "override 'routing..policy=x': expected path.to.field=value, but got something else; write for example routing.policy=static."),
-        ("routing.polcy=x", "spec, field routing.polcy: there is no such field; did you mean 'policy'?"),
-        ("name.x=1", "override 'name.x=1': 'name' has no fields of its own; its value is 'tokens'."),
-        ("routing.reducers=[", "override 'routing.reducers=[': a value is missing before '<stream end>'; quote the value."),
-        ("routing={policy: static, policy: adaptive}", "override 'routing={policy: static, policy: adaptive}': the key 'policy' is given twice; keep one of the two."),
-        ("key=[&a k, *a]", "override 'key=[&a k, *a]': an alias (*name) is not allowed; repeat the value."),
-        ("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r=1", "override 'a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r=1': expected path.to.field=value, but got something else; write for example routing.policy=static."),
-        ("routing.reducers=many", "spec, field routing.reducers: expected an integer, but got 'many'."),
-    ],
-    ids=["no value", "empty part", "typo", "below a text", "bad yaml", "a key twice", "an alias", "too deep", "wrong type"],
-)  # fmt: skip
+@pytest.mark.parametrize(("override", "sentence"), BAD_OVERRIDES.values(), ids=BAD_OVERRIDES)
 def test_a_bad_override_gets_one_clear_sentence(override: str, sentence: str) -> None:
     with pytest.raises(SpecError) as raised:
         parse_spec(GOOD, "spec", (override,))

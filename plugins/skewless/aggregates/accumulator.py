@@ -108,9 +108,8 @@ plain_required = _required(
 )
 
 
-def column_type(options: Any, spark_type: str) -> pa.DataType:
+def column_type(_options: Any, spark_type: str) -> pa.DataType:
     """``arrow_type_of``, for aggregates whose options do not matter."""
-    del options
     return arrow_type_of(spark_type)
 
 

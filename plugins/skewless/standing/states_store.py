@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import decode_source
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import Field
@@ -149,17 +149,8 @@ STATES_STEP = "states"
 _VERSION = re.compile(r"(\d{4,})\.json")
 #: As ``Part.name`` has it: what else lies there, such as ``.DS_Store``, is no part.
 _PART = re.compile(r"\d{4}-\d\d-\d\d(T\d\db?)?")
-
-
-_Argument = TypeVar("_Argument")
-_Result = TypeVar("_Result")
-
-
-class Each(Protocol):
-    """The result of each call, in the order of the arguments."""
-
-    def __call__(self, call: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /) -> Iterable[_Result]:
-        """As ``map``."""
+#: ``map``, or what does as much in several threads: the result of each call, in the order of the arguments.
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 class Numbered(NamedTuple):
@@ -253,9 +244,6 @@ class StatesStore(Storage):
         """Add versions of parts, unless this run has added one that can be used: then that one counts.
 
         Their files are on the disk before they are, and so are their names before they count.
-
-        Args:
-            each: ``map``, or what does as much in several threads.
         """
         known = list(each(self._of_its_run, versions))
         new = [version for version, number in zip(versions, known, strict=True) if number is None]

@@ -62,8 +62,7 @@ def _beside(
         place = placed(arguments, options)
         return beside(arguments.columns[0], place), extreme(place)
 
-    def merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, Column]:
-        del options, spark_type
+    def merge(states: Sequence[str], _options: object, _spark_type: str) -> tuple[Column, Column]:
         return beside(*states), extreme(states[1])
 
     return NativeAggregate(
@@ -115,8 +114,7 @@ BIT_XOR = NativeAggregate(
 )
 
 
-def _update_list(arguments: Arguments, options: object) -> tuple[Column]:
-    del options
+def _update_list(arguments: Arguments, _options: object) -> tuple[Column]:
     (value,), origin = arguments.columns, arguments.origin
     placed = F.struct(origin.alias("origin"), value.alias("value"))
     return (F.collect_list(F.when(value.isNotNull(), placed)),)
@@ -148,8 +146,7 @@ def _added_exactly(spark_type: str) -> str:
     return number_required(spark_type) or ("a number of at most 27 digits" if precision > 27 else "")
 
 
-def _sum_of_set(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options
+def _sum_of_set(states: Sequence[Column], _options: object, spark_type: str) -> Column:
     digits = decimal_digits(spark_type)
     kind = sum_type(spark_type) if digits else "bigint" if spark_type in INTEGRAL_TYPES else "double"
     values = F.sort_array(states[0])

@@ -184,8 +184,7 @@ def _merge(states: Sequence[str], options: ItemsOptions, spark_type: str) -> tup
     return (F.expr(combine_top_k(states[0], options.max_items_tracked, spark_type)),)
 
 
-def _evaluate(states: Sequence[Column], options: TopKOptions, spark_type: str) -> Column:
-    del spark_type
+def _evaluate(states: Sequence[Column], options: TopKOptions, _spark_type: str) -> Column:
     return F.call_function("approx_top_k_estimate", states[0], F.lit(options.k))
 
 
@@ -237,8 +236,7 @@ def _update_plain(arguments: Arguments, options: ItemsOptions) -> tuple[Column]:
     return (F.expr(f"{items} FILTER (WHERE {arguments.counts} AND {name} IS NOT NULL)"),)
 
 
-def _bytes(states: Sequence[Column], options: ItemsOptions, spark_type: str) -> Column:
-    del options, spark_type
+def _bytes(states: Sequence[Column], _options: ItemsOptions, _spark_type: str) -> Column:
     sketch = states[0]["sketch"]
     return F.substring(sketch, F.lit(1), F.octet_length(sketch) - len(_NULLS))
 

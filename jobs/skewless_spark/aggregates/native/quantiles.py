@@ -115,9 +115,8 @@ _BEYOND = 1.5
 
 
 def _agree(
-    result: Column, states: Sequence[Column], options: PercentileOptions, spark_type: str, rows: Column
+    result: Column, states: Sequence[Column], options: PercentileOptions, spark_type: str, _rows: Column
 ) -> Column:
-    del rows
     measure = _measure(spark_type)
     found = result if options.percentages is not None else F.array(result)
     inside = _inside(found, options.shares, options.accuracy, lambda shares: _restored(states[0], shares, measure))
@@ -150,9 +149,8 @@ _COMPARED = tuple(at / 10 for at in range(1, 10))
 
 
 def _like_rows(
-    result: Column, states: Sequence[Column], options: SketchOptions, spark_type: str, rows: Column
+    result: Column, states: Sequence[Column], options: SketchOptions, spark_type: str, _rows: Column
 ) -> Column:
-    del rows
     (state,), kind = states, _plain(spark_type)
     counted = _kll("sketch_get_n", kind, state)
     found = _quantiles(result, _COMPARED, kind)
@@ -160,8 +158,7 @@ def _like_rows(
     return F.when(_kll("sketch_get_n", kind, result) != counted, False).when(counted > 0, inside).otherwise(True)
 
 
-def _shown(result: Column, options: SketchOptions, spark_type: str) -> Column:
-    del options
+def _shown(result: Column, _options: SketchOptions, spark_type: str) -> Column:
     kind = _plain(spark_type)
     counted = _kll("sketch_get_n", kind, result)
     median = F.when(counted > 0, _kll("sketch_get_quantile", kind, result, F.lit(0.5)))

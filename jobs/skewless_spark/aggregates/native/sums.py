@@ -124,8 +124,7 @@ def _edge(edge: float, kind: str) -> Column:
     return F.lit(least) if digits[1] or least.adjusted() > 17 else F.lit(int(least))
 
 
-def _evaluate_histogram(states: Sequence[Column], options: HistogramOptions, spark_type: str) -> Column:
-    del spark_type
+def _evaluate_histogram(states: Sequence[Column], options: HistogramOptions, _spark_type: str) -> Column:
     bins = [
         F.struct(F.lit(low).alias("lower"), F.lit(high).alias("upper"), count.alias("count"))
         for (low, high), count in zip(options.bins, states, strict=True)
@@ -153,12 +152,11 @@ _QUARTER_BITS = 16
 _QUARTER = (1 << _QUARTER_BITS) - 1
 
 
-def _update_sum(arguments: Arguments, options: object) -> tuple[Column, ...]:
+def _update_sum(arguments: Arguments, _options: object) -> tuple[Column, ...]:
     """An exact sum, and the number of values: with none the sum is 0, and the result is null.
 
     The sum of a task overflows as Spark's ``sum`` does. Sums of tasks are merged without overflow.
     """
-    del options
     (value,), (spark_type,) = arguments.columns, arguments.spark_types
     total = F.sum(value)
     if spark_type in INTEGRAL_TYPES:
@@ -199,9 +197,8 @@ def _try_merge(states: Sequence[str], options: object, spark_type: str) -> tuple
     return F.when(lost == 0, F.try_sum(total).cast(sum_type(spark_type))), F.sum(count)
 
 
-def _merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, ...]:
+def _merge(states: Sequence[str], _options: object, spark_type: str) -> tuple[Column, ...]:
     """The sums of a decimal keep their type, however often they are merged."""
-    del options
     if spark_type in INTEGRAL_TYPES:
         highs, lows, counts = states
         low = F.coalesce(F.sum(lows), F.lit(0))
@@ -220,8 +217,7 @@ def sum_type(spark_type: str) -> str:
     return f"decimal({min(38, precision + 10)},{scale})"
 
 
-def _evaluate_sum(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options
+def _evaluate_sum(states: Sequence[Column], _options: object, spark_type: str) -> Column:
     if spark_type in INTEGRAL_TYPES:
         high, low, count = states
         return F.when(count > 0, high * F.lit(1 << _BITS) + low)
@@ -231,8 +227,7 @@ def _evaluate_sum(states: Sequence[Column], options: object, spark_type: str) ->
     return states[0]
 
 
-def _evaluate_avg(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    del options
+def _evaluate_avg(states: Sequence[Column], _options: object, spark_type: str) -> Column:
     if spark_type in INTEGRAL_TYPES:
         high, low, count = states
         return F.try_divide(high.cast("double") * F.lit(float(1 << _BITS)) + low.cast("double"), count)

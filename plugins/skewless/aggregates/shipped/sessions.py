@@ -193,8 +193,7 @@ def _moment_required(spark_type: str) -> str:
     return "" if good else f"a number, of at most {_MOST_DIGITS} digits if it is a decimal, or a timestamp"
 
 
-def _place(options: Any, spark_type: str) -> pa.DataType:
-    del options
+def _place(_options: Any, spark_type: str) -> pa.DataType:
     if spark_type in INTEGRAL_TYPES:
         return pa.int64()
     return arrow_type_of(spark_type) if spark_type.startswith(("timestamp", "decimal")) else pa.float64()

@@ -352,9 +352,8 @@ class StreamingHistograms(GroupsAccumulator):
         return inserted(points, collapsed(concatenated(self._pending), self._groups_total))
 
 
-def _agree(one: Any, other: Any, options: Any, rows: int) -> bool:
+def _agree(one: Any, other: Any, options: Any, _rows: int) -> bool:
     """Whether both have as many values; and the same points if these are single values, which have no error."""
-    del rows
     if min(len(one), len(other)) < options.bins:
         return bool(one == other)
     return bool(sum(point["y"] for point in one) == sum(point["y"] for point in other))

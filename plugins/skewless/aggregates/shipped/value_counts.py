@@ -172,8 +172,7 @@ class Percentiles(ValueCounts):
         return pc.if_else(pa.array(rows > 0), lists, None)
 
 
-def _quantiles_type(options: Any, spark_type: str) -> pa.DataType:
-    del spark_type
+def _quantiles_type(options: Any, _spark_type: str) -> pa.DataType:
     return pa.float64() if options.percentage is not None else pa.list_(pa.float64())
 
 

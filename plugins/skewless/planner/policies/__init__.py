@@ -1,10 +1,12 @@
 """The policies: each proposes plans for a forecast; the planner chooses."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.placement.head_keys import enough_choices
 from skewless.planner.placement.placement import Proposal
 from skewless.planner.policies import adaptive, bounded_load, choices, token_counts, virtual_tasks
 
@@ -32,8 +34,8 @@ POLICIES: dict[str, Policy] = {
     "doubling": Policy(token_counts.propose_doubling, places=False),
     "virtual_tasks": Policy(virtual_tasks.propose, places=False),
     "partial_key": Policy(choices.propose_two_choices),
-    "d_choices": Policy(choices.propose_d_choices),
-    "w_choices": Policy(choices.propose_w_choices),
+    "d_choices": Policy(partial(choices.propose_head_choices, "d choices", enough_choices)),
+    "w_choices": Policy(partial(choices.propose_head_choices, "w choices", lambda _, tasks: tasks)),
     "bounded_load": Policy(bounded_load.propose, splits=False),
     "adaptive": Policy(adaptive.propose, schedules=True),
 }

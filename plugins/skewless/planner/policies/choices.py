@@ -19,7 +19,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.head_keys import enough_choices, placement_in_words, pour_head, pour_over_choices
+from skewless.planner.placement.head_keys import placement_in_words, pour_head, pour_over_choices
 from skewless.planner.placement.placement import Proposal, Rows
 
 #: As in the paper; a key that is too heavy for two tasks has more of them under ``d_choices``.
@@ -38,17 +38,10 @@ def propose_two_choices(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     return (Proposal("partial key", sentence, placement),)
 
 
-def propose_d_choices(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Head keys over d choices each, other named keys over two, afresh."""
-    return _pouring_head(job, forecast, "d choices", enough_choices)
-
-
-def propose_w_choices(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Head keys over all tasks, other named keys over two choices, afresh."""
-    return _pouring_head(job, forecast, "w choices", lambda _, tasks: tasks)
-
-
-def _pouring_head(job: Job, forecast: Forecast, action: str, choices: Callable[[Rows, int], int]) -> Sequence[Proposal]:
+def propose_head_choices(
+    action: str, choices: Callable[[Rows, int], int], job: Job, forecast: Forecast
+) -> Sequence[Proposal]:
+    """Head keys over so many choices each, other named keys over two, afresh."""
     tail = forecast.tail_rows(forecast.plan)
     poured = pour_head(forecast.keys, forecast.head_loads, tail, choices, splittable=job.splittable)
     return () if poured is None else (Proposal(action, *poured),)
