@@ -259,9 +259,8 @@ NUMBERED = "version"
 LOST, CHANGED, UNANSWERED = (CommitFailedError,), (DeltaError,), ()
 
 
-def require_race(table: DeltaTable, target: OutputPart, failed: Counter[str], err: Exception) -> None:
+def require_race(table: DeltaTable, target: OutputPart, _failed: Counter[str], err: Exception) -> None:
     """Go on only if another version is there by now: by the same error deltalake refuses what it never commits."""
-    del failed
     now = find_table(target)
     if now is None or int(now.version()) == int(table.version()):
         raise SpecError.saying(
@@ -291,9 +290,8 @@ def publications(table: DeltaTable, target: OutputPart) -> Iterator[tuple[int, d
             yield version, about
 
 
-def staged_files(table: DeltaTable, target: OutputPart, staged: StagedResult) -> Sequence[StagedFile]:
+def staged_files(_table: DeltaTable, _target: OutputPart, staged: StagedResult) -> Sequence[StagedFile]:
     """The files as they were staged; nobody removes them while the table is there."""
-    del table, target
     return staged.files
 
 

@@ -224,9 +224,8 @@ def rules_of(table: Table) -> tuple[TableRule, ...]:
     return tuple(TableRule(name=f"NOT NULL {field.name}") for field in table.schema().fields if field.required)
 
 
-def require_race(table: Table, target: OutputPart, failed: Counter[str], err: Exception) -> None:
+def require_race(table: Table, _target: OutputPart, failed: Counter[str], err: Exception) -> None:
     """See ``formats.TableFormat``; states of a table are told by their metadata."""
-    del target
     failed[table.metadata_location] += 1
     if failed[table.metadata_location] > _UPON_ONE_STATE:
         raise SpecError.saying(
@@ -398,9 +397,8 @@ def _statistics(text: str) -> dict[str, Any]:
     }
 
 
-def publications(table: Table, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
+def publications(table: Table, _target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
     """The published snapshots that runs of ours have made, newest first, with what their summaries say."""
-    del target
     for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
         about = told(snapshot.summary.additional_properties if snapshot.summary else {})
         if "part" in about:
@@ -413,9 +411,8 @@ def latest_turn(table: Table, target: OutputPart) -> int:
     return max((int(about.get("turn", 0)) for about in of_part), default=0)
 
 
-def unnamed(table: Table, others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
+def unnamed(table: Table, others: Collection[str], staged: Collection[str], _digest: str) -> list[str]:
     """Which files no snapshot names."""
-    del digest
     left = {*others, *staged}
     manifests = {
         manifest.manifest_path: manifest for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)

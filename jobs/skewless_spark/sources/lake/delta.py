@@ -55,9 +55,8 @@ _ARROW = {
 }  # fmt: skip
 
 
-def snapshot_of(given: Input, part: Part, root: str, location: str, conditions: Conditions = lambda _: ()) -> Snapshot:
+def snapshot_of(given: Input, part: Part, _root: str, location: str, conditions: Conditions = lambda _: ()) -> Snapshot:
     """The version that a spec names, with its files, see ``TableReader``."""
-    del root
     at = f"input {location}"
     if given.at == "{date}":
         table = _opened(location, _at_the_end_of(_opened(location, None, at), location, part.date, at), at)
@@ -147,9 +146,8 @@ def _logged(actions: pa.Table, what: str, name: str) -> pa.ChunkedArray | None:
     return pc.struct_field(actions[what], [place])
 
 
-def rewrites_of(snapshot: Snapshot, root: str) -> Iterator[Commit]:
+def rewrites_of(snapshot: Snapshot, _root: str) -> Iterator[Commit]:
     """The compactions that a version comes from, the newest first, as far as the log has them."""
-    del root
     try:
         for version, actions in commits(snapshot.location, int(snapshot.table.snapshot)):
             changed = [one for action in actions for kind, one in action.items() if kind in {"add", "remove"}]

@@ -36,9 +36,8 @@ _EPOCH = dt.date(1970, 1, 1)
 _LEAST = {"date": 365, "timestamp": 365 * 86_400_000_000, "timestamp_ntz": 365 * 86_400_000_000}
 
 
-def snapshot_of(given: Input, part: Part, root: str, location: str, conditions: Conditions = lambda _: ()) -> Snapshot:
+def snapshot_of(given: Input, part: Part, root: str, _location: str, conditions: Conditions = lambda _: ()) -> Snapshot:
     """The snapshot that a spec names, with its files, see ``TableReader``."""
-    del location
     name = given.path
     at = f"input {name}"
     table = _loaded(name, root, at)
@@ -114,9 +113,8 @@ def rewrites_of(snapshot: Snapshot, root: str) -> Iterator[Commit]:
         one = before
 
 
-def vectors_of(table: PinnedTable) -> dict[str, bytes]:
+def vectors_of(_table: PinnedTable) -> dict[str, bytes]:
     """None: they are in files of their own."""
-    del table
     return {}
 
 
