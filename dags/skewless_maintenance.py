@@ -1,7 +1,5 @@
 """Maintenance: once a week, run directories that are no longer needed are thinned or removed."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An example of a DAG that waits for a published result and reads the facts in its asset event."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from airflow.sdk import Asset, dag, task

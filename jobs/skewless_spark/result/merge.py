@@ -1,7 +1,5 @@
 """Merging the partial states of every key, over all stages and tasks, and evaluating them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The files of the parts of an input, as they are now: by the path of each, or by a partition column."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +50,7 @@ class PartFiles:
         fs, _ = open_input(self.location)
         return list(in_threads(lambda one: listed_file(fs, one[1])._replace(path=one[0]), self.inner.items()))
 
-    def empty(self, part: Part) -> PartFiles:
+    def empty(self, part: Part) -> "PartFiles":
         """Another part, whose files are gone."""
         return PartFiles(part, self.location, {})
 
@@ -71,7 +69,7 @@ class PartFiles:
 
 def files_of_parts(
     spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str
-) -> tuple[Sequence[PartFiles | TablePart], int]:
+) -> tuple[Sequence["PartFiles | TablePart"], int]:
     """The files of some parts of an input, part by part, and how many have no day, so that they are of no part.
 
     Args:
@@ -101,7 +99,7 @@ def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]
     return sorted({last, *(part for part in found if part is not None and part < last)})
 
 
-def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
+def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> "PartFiles":
     location = input_location(spec, part, root, where)
     fs, _ = open_input(location)
     return PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
@@ -186,7 +184,7 @@ class TablePart:
         """The files with their identities."""
         return [FoundFile(one.path, one.size_bytes, table_version(one)) for one in self.files.values()]
 
-    def empty(self, part: Part) -> TablePart:
+    def empty(self, part: Part) -> "TablePart":
         """Another part, whose files are gone."""
         return TablePart(part, self.table, {})
 
@@ -236,7 +234,7 @@ class TableRewrites:
     @classmethod
     def since(
         cls, spec: JobSpec, now: Sequence[PartFiles | TablePart], known: Iterable[SeenFile]
-    ) -> TableRewrites | None:
+    ) -> "TableRewrites | None":
         """The compactions back to the one before which all known files were there that the table has no more.
 
         Returns:

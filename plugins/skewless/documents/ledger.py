@@ -1,7 +1,5 @@
 """The ledger: row counts that must balance before anything is published."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -37,7 +35,7 @@ class LedgerLine(Frozen):
     backlog_rows: int = Field(ge=0)
 
     @classmethod
-    def of(cls, job: Job, report: StageReport) -> LedgerLine:
+    def of(cls, job: Job, report: StageReport) -> "LedgerLine":
         """The line of one report."""
         return cls(
             stage=report.stage,

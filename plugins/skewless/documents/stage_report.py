@@ -1,7 +1,5 @@
 """What a stage reported, and what was decided on it."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 from itertools import chain
@@ -75,7 +73,7 @@ class Histogram(Columnar):
         flat = chain.from_iterable(self.head.values())
         return np.fromiter(flat, dtype=np.int64, count=2 * len(self.head)).reshape(-1, 2)
 
-    def on_ring(self, slots: int) -> Histogram:
+    def on_ring(self, slots: int) -> "Histogram":
         """The same counts by the slots of a ring of another size, a power of two; keys that are named stay as they are.
 
         Slots of a finer ring add up exactly. Rows of a coarser slot are spread evenly over the finer ones that it

@@ -1,7 +1,5 @@
 """Over how many parts a result is, what must hold of it, and where it is published."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import re
@@ -293,7 +291,7 @@ class SortColumn(NamedTuple):
     descending: bool
 
     @classmethod
-    def parse(cls, text: str) -> SortColumn:
+    def parse(cls, text: str) -> "SortColumn":
         """What a spec says: the column, and perhaps ``desc`` or ``asc``."""
         found = re.fullmatch(r"(.*\S)\s+(asc|desc)", text.strip(), re.IGNORECASE | re.DOTALL)
         return cls(text.strip(), descending=False) if found is None else cls(found[1], found[2].lower() == "desc")

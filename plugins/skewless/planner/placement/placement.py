@@ -1,7 +1,5 @@
 """Where the head keys go, as arrays: a hundred thousand keys are placed without a loop over them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,12 +37,12 @@ class Placement:
     """Its share, of ``WHOLE_WEIGHT``; a key's weights add up to that, shape ``(pieces,)``."""
 
     @classmethod
-    def pinned(cls, tasks: Indices) -> Placement:
+    def pinned(cls, tasks: Indices) -> "Placement":
         """Each key whole: ``tasks[k]`` is the task of key k."""
         return cls(len(tasks), np.arange(len(tasks)), tasks.astype(np.int64), np.full(len(tasks), WHOLE_WEIGHT))
 
     @classmethod
-    def of_shares(cls, shares: Sequence[Weights]) -> Placement:
+    def of_shares(cls, shares: Sequence[Weights]) -> "Placement":
         """From the shares of each key as a plan writes them."""
         pieces = np.fromiter(map(len, shares), dtype=np.int64, count=len(shares))
         flat = chain.from_iterable(chain.from_iterable(shares))
@@ -52,7 +50,7 @@ class Placement:
         return cls(len(shares), np.repeat(np.arange(len(shares)), pieces), pairs[:, 0], pairs[:, 1])
 
     @classmethod
-    def under(cls, head: Mapping[str, Weights], keys: Sequence[str], on_ring: Indices) -> Placement:
+    def under(cls, head: Mapping[str, Weights], keys: Sequence[str], on_ring: Indices) -> "Placement":
         """Where keys go under the head of a plan: to their shares, or where ring and buckets say."""
         if not head:
             return cls.pinned(on_ring)
@@ -67,7 +65,7 @@ class Placement:
         return cls(len(keys), key, task, weight)
 
     @classmethod
-    def of_rows(cls, keys: int, key: Indices, task: Indices, rows: Rows) -> Placement:
+    def of_rows(cls, keys: int, key: Indices, task: Indices, rows: Rows) -> "Placement":
         """From rows of pieces, in any order, several for one pair of key and task among them.
 
         Every key has at least one piece. Rows become whole weights that add up; the largest remainders get the rest.
@@ -104,7 +102,7 @@ class Placement:
         """Rows of each of ``tasks`` tasks, given the rows of each key, shape ``(tasks,)``."""
         return sums(self.task, rows[self.key] * self.weight / WHOLE_WEIGHT, tasks)
 
-    def kept_part(self, other: Placement) -> Rows:
+    def kept_part(self, other: "Placement") -> Rows:
         """For each key the part of its rows that have the same task here and in ``other``.
 
         Two independent draws of a share name the same task with the sum of the products of the
@@ -127,7 +125,7 @@ class Placement:
         """Distinct pairs of key and task: partial states of one stage."""
         return len(distinct(self.key * (1 + int(self.task.max(initial=0))) + self.task))
 
-    def overlap(self, other: Placement) -> tuple[Indices, Indices, Rows]:
+    def overlap(self, other: "Placement") -> tuple[Indices, Indices, Rows]:
         """Where pieces here and of another placement meet, if a row's draw stays the same.
 
         Each stretch has the piece here, the piece there, and what part of the piece here it is.
@@ -139,7 +137,7 @@ class Placement:
         there = np.searchsorted(theirs, cuts, side="left")
         return here, there, width / self.weight[here]
 
-    def pairs_beyond(self, other: Placement) -> int:
+    def pairs_beyond(self, other: "Placement") -> int:
         """How many pairs of key and task are here and not in ``other``: each is a partial state more."""
         tasks = 1 + int(max(self.task.max(initial=0), other.task.max(initial=0)))
         mine, theirs = (distinct(one.key * tasks + one.task) for one in (self, other))

@@ -8,8 +8,6 @@ SEP-32 doubles and halves the elasticity factor of a reducer. A bucket is a hash
 nobody has named, which a reducer of the ring cannot do without changing its tokens.
 """
 
-from __future__ import annotations
-
 import bisect
 import heapq
 from collections.abc import Callable, Sequence
@@ -100,7 +98,7 @@ class _Search:
                 self._try(empty, self._take)
         return self.changes > before
 
-    def _try(self, reducer: int, change: Callable[[int], _Change | None]) -> bool:
+    def _try(self, reducer: int, change: Callable[[int], "_Change | None"]) -> bool:
         """Make so many changes, and keep as many as help most: one alone may do harm, and the next one good."""
         made: list[_Change] = []
         best, kept, gained = -1e-9 * self.total**2, 0, 0.0
@@ -118,7 +116,7 @@ class _Search:
         self.changes += kept
         return kept > 0
 
-    def _give(self, reducer: int) -> _Change | None:
+    def _give(self, reducer: int) -> "_Change | None":
         if self.tokens[reducer] == 1:
             return None
         place = _place(reducer, self.tokens[reducer] - 1)
@@ -127,14 +125,14 @@ class _Search:
         self.tokens[reducer] -= 1
         return self._move(reducer, after & _REDUCER, rows, place, added=False)
 
-    def _take(self, reducer: int) -> _Change | None:
+    def _take(self, reducer: int) -> "_Change | None":
         place = _place(reducer, self.tokens[reducer])
         before, after = self.places.add(place)
         rows = self._arc(before >> REDUCER_BITS, place >> REDUCER_BITS, len(self.places) - 1)
         self.tokens[reducer] += 1
         return self._move(after & _REDUCER, reducer, rows, place, added=True)
 
-    def _move(self, giver: int, taker: int, rows: float, place: int, added: bool) -> _Change:
+    def _move(self, giver: int, taker: int, rows: float, place: int, added: bool) -> "_Change":
         squares = 0.0
         if giver != taker:
             to, of = self.room[taker], self.room[giver]
@@ -143,7 +141,7 @@ class _Search:
             self.rows[taker] += rows
         return _Change(giver, taker, rows, place, added, squares)
 
-    def _undo(self, change: _Change) -> None:
+    def _undo(self, change: "_Change") -> None:
         reducer = change.place & _REDUCER
         if change.added:
             self.places.remove(change.place)
