@@ -12,6 +12,8 @@ it. So an old attempt that is started again finds its old turn, and undoes nothi
 One counter gives the turns of a store; what is claimed and finished is kept by name.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """A real API server in this process, its users, its DAGs, and run directories at every moment of a run's life."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import secrets
@@ -170,14 +168,14 @@ class Moments:
     def __init__(self, location: str, simulation: Simulation) -> None:
         self.run, self.simulation = RunDirectory(location), simulation
 
-    def prepare(self) -> Moments:
+    def prepare(self) -> "Moments":
         job = self.simulation.job
         spec = job.spec.model_copy(update={"quality": Quality(expectations=(_OWN,))})
         self.run.write_once("job.json", job.model_copy(update={"spec": spec}))
         self.run.write_once("plans/0000.json", self.simulation.plans[0])
         return self
 
-    def stages(self, count: int | None = None) -> Moments:
+    def stages(self, count: int | None = None) -> "Moments":
         for report in self.simulation.reports[:count]:
             attempt = self.run.new_attempt(stage_step(report.stage))
             attempt.write("report.json", report)
@@ -186,7 +184,7 @@ class Moments:
             self.run.enact(decision.model_copy(update={"sentence": f"{decision.sentence} {EVIL}"}))
         return self
 
-    def times(self) -> Moments:
+    def times(self) -> "Moments":
         spans = (
             Span(name=f"run the query {EVIL}", start=1.0, seconds=2.0),
             Span(name="Spark job", start=1.5, seconds=1.0, tasks=24),
@@ -205,7 +203,7 @@ class Moments:
             shuffle_bytes=1_000, spilled_bytes=0,
         )  # fmt: skip
 
-    def merge(self) -> Moments:
+    def merge(self) -> "Moments":
         rows = sum(report.processed_rows for report in self.simulation.reports)
         counts = {"rows": rows, "keys": len(self.simulation.texts)}
         attempt = self.run.new_attempt(RESULT_STEP)
@@ -215,7 +213,7 @@ class Moments:
         attempt.commit(files, counts)
         return self
 
-    def validate(self, success: bool = True, severity: Literal["fail", "quarantine"] = "fail") -> Moments:
+    def validate(self, success: bool = True, severity: Literal["fail", "quarantine"] = "fail") -> "Moments":
         """The verdict; of severity quarantine, three keys are left out."""
         rows = sum(report.processed_rows for report in self.simulation.reports)
         ledger = balance(self.simulation.job, self.simulation.reports, rows)
@@ -241,7 +239,7 @@ class Moments:
         attempt.commit([], {"checks": len(checks), "failed": int(not success)})
         return self
 
-    def compare(self, differ: int = 0) -> Moments:
+    def compare(self, differ: int = 0) -> "Moments":
         """The comparison with another job's result instead of a publication."""
         spec = self.simulation.job.spec.model_copy(update={"shadow": Shadow.model_validate({"with": "old/{date}"})})
         self.simulation = dataclasses.replace(
@@ -263,7 +261,7 @@ class Moments:
         self.run.write_once(SAVINGS, saved)
         return self
 
-    def publish(self, superseded: Overtaken | None = None, snapshot: int | None = None) -> Moments:
+    def publish(self, superseded: Overtaken | None = None, snapshot: int | None = None) -> "Moments":
         """The record of the publication, or by whom it was superseded; with a snapshot, of a table."""
         path = "/out/date=2026-11-20" if snapshot is None else "iceberg://lake.marts.clicks/date=2026-11-20"
         record = Publication(path=path, rows=1, keys=1, turn=1, superseded=superseded, snapshot=snapshot)

@@ -4,8 +4,6 @@ An object is there whole or not at all, and a listing shows what is there. A req
 lost, and then the client may send it again; or it may arrive after its client has given up.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -30,7 +28,7 @@ class Got:
     def to_bytes(self) -> Any:
         return self.content
 
-    async def bytes_async(self) -> Got:
+    async def bytes_async(self) -> "Got":
         return self
 
 
@@ -47,7 +45,7 @@ def at_once(_: object, asked: Callable[..., Coroutine[Any, Any, Answer]], *args:
 class Store:
     """The client of a bucket, with the methods that ``FsspecStore`` calls."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: "Bucket") -> None:
         self.bucket = bucket
 
     async def list_with_delimiter_async(self, prefix: str | None = None) -> dict[str, Any]:
@@ -78,10 +76,10 @@ class Bucket:
         for key in keys:
             self._asked(f"delete {key}", partial(self.objects.pop, key, None))
 
-    def get(self, _: object, key: str) -> Got:
+    def get(self, _: object, key: str) -> "Got":
         return Got(self._asked(f"get {key}", lambda: self._found(key)[0]))
 
-    async def get_async(self, _: object, key: str) -> Got:
+    async def get_async(self, _: object, key: str) -> "Got":
         return self.get(_, key)
 
     def head(self, _: object, key: str) -> dict[str, Any]:

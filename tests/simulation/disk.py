@@ -5,8 +5,6 @@ fsync of a folder or of a file that they name came after them, in their order, a
 and not synced is left whole, in part, or empty.
 """
 
-from __future__ import annotations
-
 import builtins
 import errno
 import io
@@ -45,7 +43,7 @@ class Facts:
 class Entry:
     """What ``scandir`` lists."""
 
-    def __init__(self, disk: Disk, folder: str, name: str) -> None:
+    def __init__(self, disk: "Disk", folder: str, name: str) -> None:
         self.name, self.path, self._disk = name, f"{folder}/{name}", disk
 
     def __fspath__(self) -> str:
@@ -86,7 +84,7 @@ class Entries:
 class Writer(io.RawIOBase):
     """A file that is written: whoever looks sees what was written so far."""
 
-    def __init__(self, disk: Disk, node: Node, path: str) -> None:
+    def __init__(self, disk: "Disk", node: Node, path: str) -> None:
         super().__init__()
         self._disk, self._node, self._path, self._by = disk, node, path, disk.world.running
 

@@ -5,8 +5,6 @@ such a call it may also be killed, be stopped for a while, or the power may go. 
 number of its call, so that a history is played again from its seed, or from fewer decisions.
 """
 
-from __future__ import annotations
-
 import _thread
 import hashlib
 import random
@@ -61,7 +59,7 @@ class Process:
     wakes: float
     restarts: int
     serves: bool
-    owner: Process | None = None
+    owner: "Process | None" = None
     pause: float = 0.0
     dead: bool = False
     begun: bool = False
@@ -134,7 +132,7 @@ class World:
 
     def begin(
         self, name: str, play: Callable[[], object], *, after: float = 0.0, restarts: int = 2, serves: bool = False,
-        owner: Process | None = None,
+        owner: "Process | None" = None,
     ) -> Process:  # fmt: skip
         self._pids += 1
         one = Process(name, play, self._pids, self.now + after, restarts, serves, owner)
