@@ -3,8 +3,8 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_834,
-    "lines of tests": 44_965,
+    "lines of the product": 47_737,
+    "lines of tests": 44_943,
     "words of pages": 49_999,
     "fields of a spec": 88,
     "conditions on an axis": 69,
