@@ -20,7 +20,6 @@ from skewless.run.directory import RunDirectory
 from skewless.run.folder import as_written, folders_in, folders_of_jobs, open_location, runs_below
 from skewless.run.step_times import Night, nights
 from skewless.run.storage import Storage
-from skewless.spec.calls import AggregateCall
 from skewless.spec.spec import JobSpec
 from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
 from skewless_cli import say
@@ -93,7 +92,9 @@ def show_understood(job: Job, console: Console) -> None:
     table.add_row("join", escape(spec.joins)) if spec.joins else None
     for alias, call in spec.aggregates.items():
         whole = "" if job.algebra[alias].mergeable else "; it cannot be split: a hot key stays in one task"
-        table.add_row("state", escape(f"{alias}: {_as_call(call)}{whole}"))
+        options = (f"{name}={value}" for name, value in call.options.items())
+        text = call.options.get("expression") or f"{call.function}({', '.join([call.column or '*', *options])})"
+        table.add_row("state", escape(f"{alias}: {text}{whole}"))
     state_bytes = 8 + sum(one.state_bytes for one in job.algebra.values())  # its rows are counted, too
     split = (
         f"is split over tasks, for {state_bytes:,} bytes of states in each" if job.splittable else "stays in one task"
@@ -106,13 +107,6 @@ def show_understood(job: Job, console: Console) -> None:
     if spec.output.sort:
         table.add_row("order", escape(", ".join(spec.output.sort)))
     console.print(table)
-
-
-def _as_call(call: AggregateCall) -> str:
-    if "expression" in call.options:
-        return str(call.options["expression"])
-    options = (f"{name}={value}" for name, value in call.options.items())
-    return f"{call.function}({', '.join([call.column or '*', *options])})"
 
 
 def costs_as_object(root: str, job: str | None, since: dt.date | None) -> dict[str, Any]:

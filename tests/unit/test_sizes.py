@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_737,
+    "lines of the product": 47_735,
     "lines of tests": 44_943,
     "words of pages": 49_999,
     "fields of a spec": 88,

@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructType
 
 from skewless.documents.job import MadeColumn
 from skewless.errors import SpecError, first_line, nearest
-from skewless.query.rows import RowQuery, reread, row_query
+from skewless.query.rows import reread, row_query
 from skewless.query.sql import column_names, counts_places, read_in
 from skewless.query.understood import INPUT, STATE, understood
 from skewless.spec.input import OWN_PREFIX
@@ -68,7 +68,7 @@ def types_of(
     frames = {name: _empty(spark, kinds, files=name == INPUT, origin=name == INPUT) for name, kinds in tables.items()}
     with viewed(frames) as views:
         try:
-            frame = spark.sql(row_query(text, views, _ORIGIN, _POSITION).text)
+            frame = spark.sql(row_query(text, views, _ORIGIN, _POSITION)[0])
             _require_rows_of_input(query_in_jvm(frame).analyzed(), at)
             _require_read_alike(spark, *reread(text, views), at)
         except PydanticCustomError as err:
@@ -173,16 +173,16 @@ def apply(
     about = [F.col(f"s{number}").alias(name[len(_FILE) :]) for number, name in enumerate(names) if _of_file(name)]
     own = rows.select(*named, *([F.struct(*about).alias(_METADATA)] if about else []), F.col(origin).alias(_ORIGIN))
     with viewed({INPUT: own, **lookups}) as views:
-        query = row_query(text, views, _ORIGIN, _POSITION)
-        frame = rows.sparkSession.sql(query.text)
+        query, position = row_query(text, views, _ORIGIN, _POSITION)
+        frame = rows.sparkSession.sql(query)
     wanted = [_wanted(name, frame.columns).alias(f"c{number}") for number, name in enumerate(columns)]
-    return frame.select(*wanted, F.col(_ORIGIN).alias(origin), _index(query, frame).alias(index))
+    return frame.select(*wanted, F.col(_ORIGIN).alias(origin), _index(position, frame).alias(index))
 
 
-def _index(query: RowQuery, frame: DataFrame) -> Column:
+def _index(position: str, frame: DataFrame) -> Column:
     """The number of a row among those of its source row; without one, a number that equal rows alone share."""
-    if query.position:
-        return F.coalesce(F.col(_quoted(query.position)), F.lit(0)).cast("int")
+    if position:
+        return F.coalesce(F.col(_quoted(position)), F.lit(0)).cast("int")
     columns = (F.col(_quoted(name)) for name in frame.columns if name != _ORIGIN)
     hashed = (column.cast("string") if "map<" in frame.schema[at].dataType.simpleString() else column
               for at, column in enumerate(columns))  # fmt: skip
@@ -254,12 +254,7 @@ def require_stable(plan: Any, at: str) -> None:
         kind = _class(node)
         if kind in _UNSTABLE:
             raise SpecError(at, "the same rows whenever it is asked", _UNSTABLE[kind], "a task may be run again")
-        _require_same(node, at, fleeting=fleeting)
-
-
-def require_same(node: Any, at: str) -> None:
-    """Refuse a node of a plan that may give other values when it is run again."""
-    _require_same(node, at, fleeting=_says_the_time(node))
+        require_same(node, at, fleeting=fleeting)
 
 
 def _says_the_time(plan: Any) -> bool:
@@ -267,7 +262,9 @@ def _says_the_time(plan: Any) -> bool:
     return bool(plan.containsPattern(patterns.CURRENT_LIKE()))
 
 
-def _require_same(node: Any, at: str, *, fleeting: bool) -> None:
+def require_same(node: Any, at: str, *, fleeting: bool | None = None) -> None:
+    """Refuse a node of a plan that may give other values when it is run again."""
+    fleeting = _says_the_time(node) if fleeting is None else fleeting
     for expression in _listed(node.expressions()):
         odd = None if expression.deterministic() else expression
         if odd is None and fleeting:
@@ -351,16 +348,12 @@ def _used(frame: DataFrame, table: DataFrame, written: Collection[str]) -> tuple
         else:
             used |= {ids[one] for one in _ids(node.references()) if one in ids}
     used |= {ids[one] for one in _ids(plan.outputSet()) if one in ids}
-    of_files = _asked_of_files(plan) if _METADATA in used else ()
+    trees = (one for node in _nodes(plan) for expression in _listed(node.expressions()) for one in _tree(expression))
+    fields = (one for one in trees if _class(one) == "GetStructField" and _class(one.child()) == "AttributeReference")
+    of_files = {f"{_FILE}{one.extractFieldName()}": None for one in fields
+                if one.child().name() == _METADATA} if _METADATA in used else ()  # fmt: skip
     used |= {name for low, name in names.items() if low in written}
     return (*(name for name in names.values() if name != _METADATA and (name in used or not known)), *of_files)
-
-
-def _asked_of_files(plan: Any) -> tuple[str, ...]:
-    """What a query asks of the files of its input."""
-    trees = (one for node in _nodes(plan) for expression in _listed(node.expressions()) for one in _tree(expression))
-    asked = (one for one in trees if _class(one) == "GetStructField" and _class(one.child()) == "AttributeReference")
-    return tuple(dict.fromkeys(f"{_FILE}{one.extractFieldName()}" for one in asked if one.child().name() == _METADATA))
 
 
 def _of_file(name: str) -> bool:

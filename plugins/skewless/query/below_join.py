@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from skewless.document import unmet
-from skewless.query.sql import call_name, columns_of, name_of, plain, select_of, shown
+from skewless.query.sql import call_name, columns_of, identifier, name_of, plain, select_of, shown
 
 #: What may be computed of rows that a join leaves out, as it fails of no value; of functions, their names.
 _TOTAL = (
@@ -155,11 +155,11 @@ class Split:
         tables = self._tables(tree)
         if not tables & self._below:
             return tree.copy()
-        if tables <= self._below:
+        if tables <= self._below and not isinstance(tree, exp.Alias):
             known = (name for name, one in {**self._arguments, **self.items}.items() if self._same(one, tree))
             name = next(known, "") or self._free(tree.name if isinstance(tree, exp.Column) else "j0")
             self.items.setdefault(name, tree)
-            return exp.column(name, table=self.alias, quoted=not name.isidentifier())
+            return exp.column(identifier(name), table=self.alias)
         copy = tree.copy()
         for child, made in [(child, self._lifted(child)) for child in copy.iter_expressions()]:
             child.replace(made)

@@ -33,6 +33,9 @@ SYNONYMS = {
     "array_agg": "collect_list",
     "percentile_approx": "approx_percentile",
 }
+#: Functions that number the rows that they make, by those that do not; all that make rows.
+NUMBERED = {"explode": "posexplode", "explode_outer": "posexplode_outer"}
+GENERATORS = frozenset((*NUMBERED, *NUMBERED.values(), "inline", "inline_outer", "stack", "json_tuple"))
 #: Aggregates of ours that Spark has not.
 _OURS = frozenset(("value_counts", "streaming_histogram", "histogram"))
 #: By our functions, the fields of a call's arguments in their order.
@@ -159,7 +162,7 @@ def _where_filled(columns: Sequence[exp.Expr], value: exp.Expr) -> exp.Expr:
 def _literal(tree: exp.Expr) -> Any:
     """The number, the boolean or the list of numbers that an argument is; None if it is anything else."""
     tree = tree.unnest()
-    if isinstance(tree, exp.Array) or (isinstance(tree, exp.Anonymous) and str(tree.this).lower() == "array"):
+    if call_name(tree) == "array":
         values = [_literal(one) for one in tree.expressions]
         return [float(one) for one in values] if values and all(type(one) in {int, float} for one in values) else None
     if isinstance(tree, exp.Cast):  # as 0.5D and 12L are read

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from skewless.document import unmet
 from skewless.query.functions import AGGREGATES
-from skewless.query.sql import call_name, name_of, parsed, select_of, shown
+from skewless.query.sql import call_name, identifier, name_of, parsed, select_of, shown
 
 #: What a query that joins results to lookups calls the results.
 RESULT = "result"
@@ -20,9 +20,7 @@ _CLAUSES = {
     "cluster": "no CLUSTER BY",
     "distribute": "no DISTRIBUTE BY",
     "sample": "no TABLESAMPLE",
-    "match": "no MATCH_RECOGNIZE",
     "pivots": "no PIVOT; write an aggregate with FILTER for each column",
-    "into": "no INTO",
 }
 
 
@@ -34,7 +32,7 @@ def levels_of(text: str) -> tuple[exp.Select | None, list[exp.Select]]:
     Raises:
         ValueError: no SELECT aggregates, or several do.
     """
-    levels, first = [_without_stars(select_of(inlined(text)))], 0
+    levels, first = [_without_stars(select_of(_with_fields(inlined(text))))], 0
     joined: exp.Expr | None = None
     while not aggregates(level := levels[-1]):
         below = [one for one in _subqueries(level) if _aggregates_within(one)]
@@ -56,6 +54,17 @@ def levels_of(text: str) -> tuple[exp.Select | None, list[exp.Select]]:
     if ranked := levels[0].find(exp.Window):
         raise unmet("no window function over the result; compute it in a view of the published table", shown(ranked))
     return levels[0], levels[first:]
+
+
+def _with_fields(tree: exp.Expr) -> exp.Expr:
+    """A query in which the fields of struct() have their names, and keep them whatever stands for a column."""
+    for call in reversed(list(tree.find_all(exp.Anonymous))):
+        for at, one in enumerate(call.expressions if call_name(call) == "struct" else ()):
+            of_map = isinstance(one, exp.Bracket) and one.expressions[0].is_string
+            name = one.expressions[0].name if of_map else name_of(one.unnest()) or f"col{at + 1}"
+            if not (one.is_star or isinstance(one, exp.Alias)):
+                one.replace(exp.alias_(one.copy(), identifier(name)))
+    return tree
 
 
 def _without_stars(select: exp.Select) -> exp.Select:

@@ -1,31 +1,19 @@
 """The query of a map: its tables, and the place of each row, which it passes on from the input to its result."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import cast
 
 from sqlglot import exp
 
 from skewless.document import unmet
+from skewless.query.functions import GENERATORS, NUMBERED
 from skewless.query.levels import inlined
 from skewless.query.sql import call_name, full_name, name_of, parsed, rename, select_of, shown, written
 from skewless.query.understood import INPUT
 
-#: Functions that number the rows that they make, by those that do not.
-_NUMBERED = {"explode": "posexplode", "explode_outer": "posexplode_outer"}
-_GENERATORS = frozenset((*_NUMBERED, *_NUMBERED.values(), "inline", "inline_outer", "stack", "json_tuple"))
 
-
-class RowQuery(NamedTuple):
-    """A query that gives each row its place."""
-
-    text: str
-    """With tables by the names of their views, and the column of origins."""
-    position: str
-    """The column with the number of a row among those of its source row; empty if there is none."""
-
-
-def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -> RowQuery:
-    """The query of a map as it runs; a ``ValueError`` if it is not a query of the input's rows.
+def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -> tuple[str, str]:
+    """The query of a map as it runs, and its column, if any, that numbers rows; a ``ValueError`` if it is none of rows.
 
     Args:
         views: by tables, in lower case.
@@ -33,10 +21,9 @@ def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -
         position: a name for the column of positions.
     """
     select = select_of(inlined(text))
-    if own := next(
-        (one for one in select.find_all(exp.Identifier) if one.name.lower().startswith("__skewless_")), None
-    ):
-        raise unmet("columns of the tables", repr(own.name))
+    own = [one.name for one in select.find_all(exp.Identifier) if one.name.lower().startswith("__skewless_")]
+    if own:
+        raise unmet("columns of the tables", repr(own[0]))
     if sum(table.name.lower() == INPUT for table in _tables(select)) > 1:
         raise unmet(
             "the input once in FROM; a second reading of it is a lookup with a name of its own in tables", INPUT
@@ -48,10 +35,9 @@ def row_query(text: str, views: Mapping[str, str], origin: str, position: str) -
     found = _numbered(select, position)
     for level, alias in _path(select):
         stars = [one for one in level.expressions if one.is_star]
-        passed = any(isinstance(one, exp.Star) or one.table.lower() == alias.lower() for one in stars)
-        if not passed:
+        if not any(isinstance(one, exp.Star) or one.table.lower() == alias.lower() for one in stars):
             level.append("expressions", exp.column(origin, table=alias or None))
-    return RowQuery(written(_viewed(select, views)), found)
+    return written(_viewed(select, views)), found
 
 
 def reread(text: str, views: Mapping[str, str]) -> tuple[str, str]:
@@ -92,15 +78,15 @@ def condition_of_input(text: str) -> str | None:
 def _numbered(select: exp.Select, position: str) -> str:
     """Let the only function that makes rows of one number them, and name the column of the numbers."""
     made = [(item, call_name(item.this)) for item in select.expressions if isinstance(item, exp.Alias | exp.Aliases)]
-    makers = [(item, name) for item, name in made if name in _GENERATORS]
+    makers = [(item, name) for item, name in made if name in GENERATORS]
     if len(makers) != 1 or any(select.find_all(exp.Join, exp.Lateral)):
         return ""
     ((item, name),) = makers
-    if name in _NUMBERED and isinstance(item, exp.Alias):
-        call = exp.Anonymous(this=_NUMBERED[name], expressions=item.this.expressions)
+    if name in NUMBERED and isinstance(item, exp.Alias):
+        call = exp.Anonymous(this=NUMBERED[name], expressions=item.this.expressions)
         item.replace(exp.Aliases(this=call, expressions=[exp.to_identifier(position), item.args["alias"].copy()]))
         return position
-    return str(item.expressions[0].name) if name in _NUMBERED.values() and isinstance(item, exp.Aliases) else ""
+    return str(item.expressions[0].name) if name in NUMBERED.values() and isinstance(item, exp.Aliases) else ""
 
 
 def _path(select: exp.Select) -> Iterator[tuple[exp.Select, str]]:
@@ -121,10 +107,15 @@ def _path(select: exp.Select) -> Iterator[tuple[exp.Select, str]]:
 
 
 def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
-    """The tables of a query that are no names of its WITH."""
-    within = {one.alias.lower() for one in tree.find_all(exp.CTE)}
+    """The tables of a query that are no names of its WITH; a query of WITH knows those before it alone."""
     for table in tree.find_all(exp.Table):
-        if table.db or table.name.lower() not in within:
+        node, known = cast("exp.Expr", table), set[str]()
+        while (parent := node.parent) is not None:
+            having = parent if isinstance(parent, exp.With) else parent.args.get("with_")
+            queries = having.expressions if having is not None and having is not node else []
+            known |= {one.alias.lower() for one in queries[: queries.index(node) if node in queries else None]}
+            node = parent
+        if table.db or table.name.lower() not in known:
             yield table
 
 

@@ -12,8 +12,6 @@ from sqlglot.errors import SqlglotError
 
 from skewless.document import one_line, unmet
 
-#: A name that needs no quotes.
-SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Those of functions whose arguments are not a plain list.
 _OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "OVERLAY", "POSITION")
 
@@ -29,6 +27,8 @@ class AsWritten(Spark):
         #: What ends GROUP BY ALL: these may be columns, too.
         QUERY_MODIFIER_TOKENS = Spark.parser_class.QUERY_MODIFIER_TOKENS - {TokenType.OFFSET, TokenType.WINDOW}
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        #: So that ``array(a, b)[0]`` is an element.
+        ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse for name, parse in Spark.parser_class.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX
         }
@@ -108,14 +108,20 @@ def full_name(table: exp.Table) -> str:
     return ".".join(str(part.name) for part in table.parts)
 
 
+def identifier(name: str) -> exp.Identifier:
+    """A name, in quotes if it is a word of SQL or holds other signs than those of names."""
+    plain_name = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in Spark.tokenizer_class.KEYWORDS
+    return exp.Identifier(this=name, quoted=not plain_name)
+
+
 def rename(table: exp.Table, name: str) -> None:
     """Read another table in the place of one, under the alias, or else the name, that this one has."""
     alias = table.alias_or_name
     table.set("db", None)
     table.set("catalog", None)
-    table.set("this", exp.to_identifier(name, quoted=not SAFE.fullmatch(name)))
+    table.set("this", identifier(name))
     if alias != name and not table.args.get("alias"):
-        table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=not SAFE.fullmatch(alias))))
+        table.set("alias", exp.TableAlias(this=identifier(alias)))
 
 
 def written(tree: exp.Expr) -> str:
@@ -142,13 +148,11 @@ def plain(tree: exp.Expr) -> str:
     """
     copy = tree.copy()
     for node in list(copy.walk()):
-        if isinstance(node, exp.Identifier):
+        if isinstance(node, exp.Column):
+            node.set("table", None)
+        if isinstance(node, exp.Identifier | exp.Anonymous):
             node.set("this", str(node.this).lower())
-            node.set("quoted", False)
-        if isinstance(node, exp.Anonymous):
-            node.set("this", str(node.this).lower())
-    for column in list(copy.find_all(exp.Column)):
-        column.set("table", None)
+            node.set("quoted", None)
     return written(copy)
 
 
@@ -165,11 +169,9 @@ def alike(one: exp.Expr, other: exp.Expr) -> bool:
 
 def name_of(item: exp.Expr) -> str:
     """The name of an expression of a select list; empty if it has none of its own."""
-    return str(item.alias_or_name) if isinstance(item, exp.Alias | exp.Column | exp.Aliases) else ""
+    return str(item.alias_or_name) if isinstance(item, exp.Alias | exp.Column | exp.Dot | exp.Aliases) else ""
 
 
 def call_name(node: exp.Expr) -> str:
     """The name of a function that is called, in lower case; empty if it is no call."""
-    if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
-    return ""
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""

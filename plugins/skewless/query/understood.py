@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import PydanticCustomError
 from sqlglot import exp
@@ -13,17 +13,18 @@ from sqlglot import exp
 from skewless.document import unmet
 from skewless.errors import nearest
 from skewless.query.below_join import Split
-from skewless.query.functions import call_of, passes_over_nulls
+from skewless.query.functions import GENERATORS, call_of, passes_over_nulls
 from skewless.query.levels import RESULT, aggregates, calls, input_of, levels_of, refuse_clauses
 from skewless.query.sql import (
-    SAFE,
     alike,
     call_name,
     columns_of,
     full_name,
+    identifier,
     name_of,
     parsed,
     parsed_expression,
+    plain,
     read_in,
     rename,
     select_of,
@@ -38,8 +39,8 @@ STATE = "__skewless_state"
 #: The key of an aggregation without GROUP BY, which grouping set a row is of, and what counts rows where nothing else
 #: is added up: columns that are not published.
 ALL_ROWS, GROUPING, COUNTED = "all_rows", "grouping_set", "counted_rows"
-#: What an aggregate may be called.
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+#: What an aggregate may be called; Spark's function that a time is put into a span by, and the name of that.
+_NAME, _SPAN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}"), "window"
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,6 @@ class Result:
     """Which results are published, in the same."""
     query: str | None
     """Over these, which it calls ``result``, where they are joined to lookups."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the published columns."""
-        return tuple(self.reads)
 
     @cached_property
     def beside(self) -> frozenset[str]:
@@ -175,18 +171,21 @@ class _Aggregation:
     aliases: set[str] = field(default_factory=set)
     sets: list[int] = field(default_factory=list)
     grouping: str = ""
+    span: tuple[exp.Expr, exp.Expr] | None = None
+    """A call of window() that is grouped by, and it by its start and its end, which are keys in its place."""
 
     def above(self, levels: Sequence[exp.Select]) -> Understood:
         """Everything, with the levels above, the outermost first."""
         for select in (self.select, *levels):
             refuse_clauses(select, outermost=select is (levels[0] if levels else self.select))
         name = self._input()
+        self._tell_fields()
         self._keys()
         for item in self._items():  # so that an aggregate that is published alone has that name
             call = item.unalias()
             if [call] == list(calls(call)) and _NAME.fullmatch(item.alias):
                 self._call(call, item.alias)
-        outer = {name_of(item): self._lifted(item) for item in self._items()}
+        outer = {name_of(item): self._lifted(item.unalias()) for item in self._items()}
         conditions = [self._lifted(one.this) for one in [self.select.args.get("having")] if one]
         lowest = self.select
         for select in reversed(levels):
@@ -234,7 +233,7 @@ class _Aggregation:
         items = list[exp.Expr]()
         for item in self.over.expressions:
             if isinstance(item, exp.Column) and item.is_star and item.table == named:
-                items += [exp.column(name, table=named, quoted=not SAFE.fullmatch(name)) for name in outer]
+                items += [exp.column(identifier(name), table=named) for name in outer]
             elif item.is_star or not name_of(item):
                 raise unmet("a name for each column that is published, as in '... AS name'", shown(item))
             else:
@@ -269,11 +268,30 @@ class _Aggregation:
         rename(first, INPUT)
         return name
 
+    def _tell_fields(self) -> None:
+        """Tell a field of a struct, which is another column than one of its name, from a column of a table."""
+        nodes = list(self.select.walk(prune=lambda one: isinstance(one, exp.Query) and one is not self.select))
+        known = {one.alias_or_name.lower() for one in nodes if isinstance(one, exp.Table | exp.Subquery | exp.Lateral)}
+        columns = [one for one in nodes if isinstance(one, exp.Column) and not one.is_star]
+        for join in self.select.args.get("joins") or ():
+            for name in (one.name.lower() for one in join.args.get("using") or ()):
+                of = {one.table.lower() for one in columns if one.name.lower() == name}
+                if {"", join.alias_or_name.lower()} <= of:
+                    raise unmet("the names of tables before columns in USING of which both are read", name)
+        for column in columns:
+            parts = cast("list[exp.Identifier]", column.parts)
+            table = parts.pop(0) if len(parts) > 1 and parts[0].name.lower() in known else None
+            if len(parts) > 1:
+                column.replace(exp.column(parts[0], table, fields=parts[1:]))
+
     def _items(self) -> list[exp.Expr]:
         items = []
         for item in self.select.expressions:
             if item.is_star:
                 raise unmet("columns by name", "a star in the SELECT that aggregates")
+            rows = next((one for one in item.walk() if call_name(one) in GENERATORS), None)
+            if rows is not None and not self.select.args.get("distinct"):
+                raise unmet("LATERAL VIEW, or a query in FROM, for what makes rows of one", shown(rows))
             if not name_of(item):
                 raise unmet("a name for each expression that is published, as in '... AS name'", shown(item))
             items.append(item)
@@ -291,6 +309,12 @@ class _Aggregation:
             self._grouped_by(group)
         for item in items:
             self._add_key(item.unalias())
+        for name, tree in [*self.keys.items()] if not self.sets else ():
+            if call_name(tree) == _SPAN:
+                del self.keys[name]
+                ends = [exp.Dot(this=tree.copy(), expression=identifier(end)) for end in ("start", "end")]
+                named = (one for end in ends for one in (exp.Literal.string(end.name), _column(self._add_key(end))))
+                self.span = (tree, exp.Anonymous(this="named_struct", expressions=[*named]))
         if not self.keys:  # no GROUP BY, or one by nothing
             self.select.set("group", None)
             self._add_key(exp.Literal.number(1), ALL_ROWS)
@@ -349,7 +373,7 @@ class _Aggregation:
                 if same and not any(calls(item)):  # which Spark does not group by
                     self.aliases.add(one.name.lower())
                     return item.unalias()
-        return one.unnest()
+        return one.unnest() if isinstance(one, exp.Paren) else one
 
     def _add_key(self, tree: exp.Expr, name: str = "") -> str:
         """The name of a key, which is added if it is new."""
@@ -360,7 +384,7 @@ class _Aggregation:
                 return known
         item = next((one for one in self.select.expressions if alike(one.unalias(), tree)), None)
         wanted = name or (name_of(item) if item is not None else "") or tree.name
-        wanted = self._free(wanted if isinstance(tree, exp.Column) or item is not None or name else "k")
+        wanted = self._free(wanted if isinstance(tree, exp.Column | exp.Dot) or item is not None or name else "k")
         self.keys[wanted] = tree
         return wanted
 
@@ -374,10 +398,11 @@ class _Aggregation:
 
     def _lifted(self, tree: exp.Expr, seen: frozenset[str] = frozenset()) -> exp.Expr:
         """An expression of the select list or of HAVING over keys and aggregates."""
-        tree = tree.unalias()
         key = self._key_of(tree)
         if key is not None:
             return _column(key)
+        if self.span and (alike(tree, self.span[0]) or (isinstance(tree, exp.Column) and plain(tree) == _SPAN)):
+            return self.span[1].copy()
         if any(call is tree for call in calls(tree)):
             return self._call(tree)
         if isinstance(tree, exp.Window):
@@ -406,12 +431,10 @@ class _Aggregation:
         for item in self.select.expressions:
             if not column.table and item.alias.lower() == name and name not in seen:
                 self.aliases.add(name)
-                made = self._lifted(item, seen | {name})
+                made = self._lifted(item.unalias(), seen | {name})
                 return made if isinstance(made, exp.Column) else exp.Paren(this=made)
         call = column.parent.name if isinstance(column.parent, exp.Anonymous) else ""
-        own = (
-            f"for an aggregate of your own, write key and aggregates in place of query: {{name: {{function: {call}}}}}"
-        )
+        own = f"for one of your own, write key and aggregates in place of query: {{name: {{function: {call}}}}}"
         raise unmet("columns that are grouped by, or in an aggregate", shown(column), own if call else "")
 
     def _grouping(self, tree: exp.Expr) -> exp.Expr:
@@ -452,7 +475,7 @@ class _Aggregation:
         for known, other in self.aggregates.items():
             if other == call:
                 return self._result_of(known)
-        parts = [function, *(one.name for one in arguments if isinstance(one, exp.Column))]
+        parts = [function, *(one.name for one in arguments if isinstance(one, exp.Column | exp.Dot))]
         named = self._free(name or re.sub(r"[^A-Za-z0-9_]", "_", "_".join(parts))[:90])
         self.aggregates[named] = call
         return self._result_of(named)
@@ -486,7 +509,10 @@ class _Aggregation:
         """A call that Spark computes where all rows of a key are; its columns are those of the rows."""
         copy = exp.Paren(this=tree.copy())
         for column in list(columns_of(copy)):
-            column.replace(exp.column(self._argument(column.copy())))
+            path: exp.Expr = column
+            while isinstance(path.parent, exp.Dot):
+                path = path.parent
+            path.replace(exp.column(self._argument(path.copy())))
         return {"function": "spark", "expression": written(copy.this)}
 
     def _argument(self, tree: exp.Expr) -> str:
@@ -498,7 +524,7 @@ class _Aggregation:
             if column == tree:
                 return known
         taken = {name.lower() for name in (*self.keys, *self.columns)}
-        wanted = tree.name if isinstance(tree, exp.Column) else ""
+        wanted = tree.name if isinstance(tree, exp.Column | exp.Dot) else ""
         free = (name for number in count() if (name := f"a{number}") not in taken)
         name = wanted if wanted and wanted.lower() not in taken else next(free)
         self.columns[name] = tree
@@ -573,7 +599,7 @@ def _starless(select: exp.Select, below: Mapping[str, exp.Expr]) -> Iterator[exp
     if select.args.get("distinct") or any(select.find_all(exp.Window)):
         raise unmet("above the aggregation, expressions of one result", shown(select))
     for item in select.expressions:
-        if isinstance(item, exp.Star) and not item.args.get("except_"):
+        if plain(item) == "*":  # of the only table there
             yield from (exp.column(name, quoted=True) for name in below)
         elif item.is_star:
             raise unmet("columns by name", shown(item))
@@ -604,14 +630,10 @@ def _substituted(tree: exp.Expr, below: Mapping[str, exp.Expr], select: exp.Sele
 
 def _of_input(select: exp.Select, items: Mapping[str, exp.Expr]) -> str | None:
     """In SQL, expressions by their names over FROM and WHERE of a query; None for columns of the input as they are."""
-    source = select.args["from_"].this
-    own = {"", source.alias_or_name.lower()}  # else it is a field of a struct
     more = any(select.args.get(name) for name in ("joins", "laterals", "where", "hint"))
-    bare = isinstance(source, exp.Table) and not more and all(
-        _is_column(one, name, exactly=True) and str(getattr(one, "table", "")).lower() in own
-        for name, one in items.items()
-    )  # fmt: skip
-    return None if bare else _selected(select, items)
+    bare = isinstance(select.args["from_"].this, exp.Table) and not more
+    same = bare and all(_is_column(one, name, exactly=True) for name, one in items.items())
+    return None if same else _selected(select, items)
 
 
 def _selected(select: exp.Select, items: Mapping[str, exp.Expr]) -> str:
@@ -626,8 +648,8 @@ def _is_column(tree: exp.Expr, name: str, *, exactly: bool = False) -> bool:
 
 
 def _column(name: str) -> exp.Column:
-    return exp.column(name, quoted=not SAFE.fullmatch(name))
+    return exp.column(identifier(name))
 
 
 def _named(tree: exp.Expr, name: str) -> exp.Expr:
-    return exp.alias_(tree, name, quoted=not SAFE.fullmatch(name), copy=False)
+    return exp.alias_(tree, identifier(name), copy=False)

@@ -337,7 +337,7 @@ class JobSpec(Section):
         """The columns of the result: by default keys and aggregates."""
         if self.result is None:
             return (*self.result_key, *self.aggregates)
-        return (*self.result.names, *self.covered.columns)
+        return (*self.result.reads, *self.covered.columns)
 
     @property
     def values(self) -> dict[str, AggregateCall | None]:
@@ -384,7 +384,7 @@ class JobSpec(Section):
         roles = [(column, "a key column") for column in self.of_results.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
         if self.result is not None:
-            roles = [(name, "a column of the result") for name in self.result.names]
+            roles = [(name, "a column of the result") for name in self.result.reads]
         for name, role in roles:
             if self.output.is_table and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 required = "result columns of letters, digits and underscores where the output is a table"

@@ -139,7 +139,10 @@ def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list
     its fingerprint is removed but old versions of other parts. What another prune removes meanwhile is passed over.
     """
     stores = list(_stores(location))
-    written = {store.root: _since_written(store, now) for store in stores}
+    written = {}
+    for store in stores:
+        versions = [version_path(part, number) for part in store.parts() for number in store.numbers(part)[-1:]]
+        written[store.root] = min(_ages(store, [FINGERPRINT, *versions], now).values())
     least = min(written.values(), default=dt.timedelta())
     return [
         one
@@ -275,8 +278,3 @@ def _stores(location: str) -> Iterator[StatesStore]:
     for name in sorted(names_in(folder, "")):
         if folder.exists(f"{name}/{FINGERPRINT}"):
             yield StatesStore(folder.path(name))
-
-
-def _since_written(store: StatesStore, now: dt.datetime) -> dt.timedelta:
-    versions = [version_path(part, number) for part in store.parts() for number in store.numbers(part)[-1:]]
-    return min(_ages(store, [FINGERPRINT, *versions], now).values())

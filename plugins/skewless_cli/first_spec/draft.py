@@ -85,24 +85,25 @@ def statement_of(text: str) -> Statement:
         ValueError: it is none of these, or its query has templates.
 
     >>> statement_of(
-    ...     "INSERT INTO marts.n PARTITION (ds='{{ ds }}') SELECT page, count(*) AS n FROM db.c GROUP BY page;"
+    ...     "WITH c AS (SELECT a FROM d.c) INSERT INTO m.n PARTITION (d='{{ds}}') SELECT a, max(a) m FROM c GROUP BY 1;"
     ... )
     ... # doctest: +NORMALIZE_WHITESPACE
-    Statement(query='SELECT page, count(*) AS n FROM db.c GROUP BY page', tables=('db.c',), target='marts.n',
-      other="SELECT * FROM marts.n WHERE ds = '{date}'")
+    Statement(query='WITH c AS (SELECT a FROM d.c) SELECT a, max(a) AS m FROM c GROUP BY 1', tables=('d.c',),
+      target='m.n', other="SELECT * FROM m.n WHERE d = '{date}'")
     >>> statement_of("SELECT page, count(*) AS n FROM {{ ref('clicks') }} GROUP BY page")
     Traceback (most recent call last):
     pydantic_core._pydantic_core.PydanticCustomError: a query without templates
     """
     text = dedent(text).strip().rstrip(";").rstrip()
-    if template := re.search(r"\{\{\s*(config|ref|source)\b.*?\}\}|\{%.*?%\}", text, re.DOTALL):
+    if template := re.search(r"\{\{\s*(config|ref|source)\b.*?\}\}|\{%.*?%\}|\{#.*?#\}", text, re.DOTALL):
         raise unmet("a query without templates", template[0], "dbt compile writes it below target/compiled")
     tree, target, other = parsed(text), "", ""
     if isinstance(tree, exp.Insert | exp.Create):
-        into, tree = tree.find(exp.Table), tree.expression
+        into, having, tree = tree.find(exp.Table), tree.args.get("with_"), tree.expression
         if into is None or tree is None:
             raise unmet("INSERT or CREATE TABLE with a query", shown(parsed(text)))
         tree, target = select_of(tree), full_name(into)
+        tree.set("with_", having or tree.args.get("with_"))
         days = [
             re.sub(rf"{_TEMPLATE}|\d{{4}}-\d\d-\d\d", "{date}", written(one))
             for one in (into.args.get("partition") or exp.Partition()).expressions

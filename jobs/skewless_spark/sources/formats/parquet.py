@@ -69,7 +69,11 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
     Args:
         nulls: whether nulls are to be counted, by the statistics of the row groups.
     """
-    types, foreign, known = list[tuple[str, str]](), set[str](), not _is_signed(parquet.metadata, opened)
+    types, foreign = list[tuple[str, str]](), set[str]()
+    opened.seek(-8, 2)
+    # Behind a signature some columns are encrypted: Arrow ends a process that asks for more than their types.
+    known = int.from_bytes(opened.read(4), "little") == parquet.metadata.serialized_size
+    groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
     if known:
         _require_values(parquet.metadata)
     column = parquet.metadata.schema.column
@@ -78,7 +82,8 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
         variant = _within(field.type, lambda one: pa.types.is_struct(one) and one.get_field_index("metadata") >= 0)
         if variant and field.name in _variants(parquet):
             kind = f"{UNSUPPORTED}variant"
-        codecs = (_codecs(parquet.metadata, leaves) if known else set()) - _SPARK_CODECS
+        chunks = (group.column(leaf) for group in groups for leaf in (leaves if known else ()))
+        codecs = {str(chunk.compression) for chunk in chunks} - _SPARK_CODECS
         if codecs - _OUR_CODECS:
             kind = f"{UNSUPPORTED}{kind.removeprefix(UNSUPPORTED)}, {min(codecs - _OUR_CODECS)}"
         odd = _within(field.type, lambda one: _in_nanoseconds(one) or pa.types.is_float16(one))
@@ -86,7 +91,6 @@ def parquet_footer(parquet: pq.ParquetFile, opened: Any, *, nulls: bool = False)
             foreign.add(field.name)
         types.append((field.name, kind))
     wide = known and has_wide_rows(parquet.metadata)
-    groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
     # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
     pieces = [(group.num_rows, group.total_byte_size) for group in groups]
@@ -109,15 +113,6 @@ def _nulls(parquet: pq.ParquetFile) -> dict[str, int]:
             if all(one is not None and one.has_null_count for one in told):
                 found[field.name] = sum(one.null_count for one in told)
     return found
-
-
-def _is_signed(metadata: pq.FileMetaData, opened: Any) -> bool:
-    """Whether there is a signature behind the footer: some columns are encrypted then.
-
-    Arrow ends the process where one asks for more than the type of an encrypted column.
-    """
-    opened.seek(-8, 2)
-    return int.from_bytes(opened.read(4), "little") != metadata.serialized_size
 
 
 def _require_values(metadata: pq.FileMetaData) -> None:
@@ -180,12 +175,6 @@ def _fields(parquet: pq.ParquetFile) -> Iterator[tuple[pa.Field, list[int]]]:
 def _leaves(kind: pa.DataType) -> int:
     kind = getattr(kind, "storage_type", kind)
     return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields)) if kind.num_fields else 1
-
-
-def _codecs(metadata: pq.FileMetaData, leaves: Sequence[int]) -> set[str]:
-    """Of all row groups: files of several writers may have been joined."""
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    return {str(group.column(leaf).compression) for group in groups for leaf in leaves}
 
 
 def _within(kind: pa.DataType, told: Any) -> bool:

@@ -215,12 +215,13 @@ def _planned(table: Table, number: int, snapshot: Snapshot) -> list[FileScanTask
 
 
 def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) -> TableFile:
-    odd = next((one for one in (task.file, *task.delete_files) if not _readable(one)), None)
-    if task.file.file_format != FileFormat.PARQUET or odd is not None:
-        refused = odd or task.file
+    deletes = (one for one in task.delete_files
+               if one.content != DataFileContent.POSITION_DELETES or one.file_format != FileFormat.PUFFIN)  # fmt: skip
+    odd = next((one for one in (task.file, *deletes) if one.file_format != FileFormat.PARQUET), None)
+    if odd is not None:
         raise InputError(
             snapshot.at, "Parquet files, and deletes in Parquet or Puffin",
-            f"{refused.file_path} in {refused.file_format}", "rewrite it as Parquet",
+            f"{odd.file_path} in {odd.file_format}", "rewrite it as Parquet",
         )  # fmt: skip
     return TableFile(
         path=plain_path(task.file.file_path),
@@ -230,11 +231,6 @@ def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) 
         days=_days(table, schema, task.file),
         rows=task.file.record_count,
     )
-
-
-def _readable(file: DataFile) -> bool:
-    deletes = file.content == DataFileContent.POSITION_DELETES
-    return file.file_format == FileFormat.PARQUET or (deletes and file.file_format == FileFormat.PUFFIN)
 
 
 def _values(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]:
