@@ -72,9 +72,7 @@ class Lake:
 
     def write(self, day: int, name: str) -> None:
         """A file comes, or comes with other rows."""
-        count = self.chance.choice([0, 1, 20, 60, 60, 200])
-        if self.format == "delta":
-            count = max(count, 1)
+        count = max(self.chance.choice([0, 1, 20, 60, 60, 200]), self.format == "delta")
         rows = draw_rows(self.chance, self.columns, count)
         for row in rows:  # the same values in all files, so that keys meet
             for column in row:

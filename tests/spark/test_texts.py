@@ -219,8 +219,10 @@ def test_bytes_that_are_no_utf_8_end_a_run_unless_the_encoding_is_said(spark: Sp
         rows_of(spark, job_of(tmp_path / "x.csv", "csv"), ["k", "v"])
     assert exit_code_of(told.value) == 2
     assert "x.csv: expected text in UTF-8, but got other bytes; say options: {encoding" in sentence_for(told.value)
-    job = job_of(tmp_path / "x.csv", "csv", options={"encoding": "ISO-8859-1"})
-    assert rows_of(spark, job, ["k"]) == [("café",)]
+    assert rows_of(spark, job_of(tmp_path / "x.csv", "csv", options={"encoding": "ISO-8859-1"}), ["k"]) == [("café",)]
+    with pytest.raises(Exception, match="cannot be more than one character") as told:
+        rows_of(spark, job_of(tmp_path / "x.csv", "csv", options={"quote": "ab"}), ["k"])
+    assert sentence_for(told.value).startswith("options of the input: expected values of Spark, but got quote")
 
 
 OPTIONS: dict[str, tuple[str, bytes, dict[str, Any], Rows]] = {
@@ -232,7 +234,7 @@ OPTIONS: dict[str, tuple[str, bytes, dict[str, Any], Rows]] = {
     ),
     "lines in fields": (
         "csv", 'Filiale,Betrag\n"Köln\nMitte",1\n'.encode("latin-1"),
-        {"options": {"multiLine": True, "encoding": "ISO-8859-1"}}, [("Köln\nMitte", "1")],
+        {"options": {"multiLine": True, "encoding": "ISO-8859-1", "escape": ""}}, [("Köln\nMitte", "1")],
     ),
     "no header, comments, a backslash": (
         "csv", b'# of today\n"a\\"b"|2\n',

@@ -23,12 +23,14 @@ from skewless_spark.sources.formats.column_types import UNSUPPORTED, declared_ty
 from skewless_spark.sources.formats.input_files import FILE_COLUMNS, find, in_threads, is_hidden, open_input
 from skewless_spark.sources.formats.parquet import Footer, footer_of
 from skewless_spark.sources.formats.texts import (
+    LARGEST_SAMPLE,
+    LEAST_SAMPLE,
     SAMPLED_FILES,
+    SAMPLED_PART,
     first_rows,
     json_types,
     names_in,
     refuse_unread,
-    sample_length,
     sample_of,
     type_text,
 )
@@ -204,7 +206,8 @@ def _estimated(file: ListedFile, row_bytes: float, header: tuple[str, ...]) -> U
 
 def _row_bytes(files: Sequence[ListedFile]) -> float:
     filled = [file for file in files if file.size]
-    length = sample_length([file.size for file in filled])
+    length = int(sum(file.size for file in filled) * SAMPLED_PART / SAMPLED_FILES)
+    length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, length))
     samples = [sample_of(file.path, length) for file in filled[:: -(-len(filled) // SAMPLED_FILES) or 1]]
     lines = sum(max(1, text.count(b"\n")) for text in samples)
     return max(1.0, sum(map(len, samples)) / lines) if samples else 1.0

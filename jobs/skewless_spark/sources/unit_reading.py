@@ -272,16 +272,11 @@ def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequ
     parts = _spread([(one, job.units[one]) for one in ordinals], spark.sparkContext.defaultParallelism)
     schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
     numbers = spark.range(0, len(parts), 1, len(parts))
-    vectors = _vectors(job, ordinals)
-    return map_in_batches(numbers, read_parts(parts, job.source, list(wanted), ORIGIN, vectors), schema)
-
-
-def _vectors(job: Job, ordinals: Sequence[int]) -> dict[str, bytes]:
-    """The deletion vectors of some units of a table whose log has them: workers do not read that."""
-    paths = {unit.path for unit in map(job.units.__getitem__, ordinals) if unit.deletes}
-    pinned = job.source.pinned
+    # Workers do not read the log of a table, which has its deletion vectors.
+    paths, pinned = {unit.path for unit in map(job.units.__getitem__, ordinals) if unit.deletes}, job.source.pinned
     found = reader_of(pinned.kind).vectors_of(pinned) if pinned and paths else {}
-    return {path: vector for path, vector in found.items() if path in paths}
+    vectors = {path: vector for path, vector in found.items() if path in paths}
+    return map_in_batches(numbers, read_parts(parts, job.source, list(wanted), ORIGIN, vectors), schema)
 
 
 def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[int, Unit]]]:

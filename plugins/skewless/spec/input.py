@@ -62,6 +62,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 #: Options that say which files are read, or what may be wrong with them: a run reads just the files that it has pinned.
 _PINNED = ("path", "paths", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter", "basePath",
            "ignoreCorruptFiles", "ignoreMissingFiles", "mergeSchema")  # fmt: skip
+_MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 #: Options that would have Spark look for types: a run reads the types that it has pinned.
 _TYPED = ("inferSchema", "samplingRatio", "prefersDate", "enforceSchema", "schema")
 
@@ -169,6 +170,8 @@ class Input(Tagged):
                 raise unmet("options that do not change the types", f"{name}; say types in columns")
             if name.lower() not in known:
                 raise unmet("options of Spark's reader", f"{name!r}; {nearest(name, known.values())}")
+            if name.lower() == "mode" and str((options or {})[name]).upper() not in _MODES:  # Spark would be permissive
+                raise unmet(f"a mode of {', '.join(_MODES)}", repr((options or {})[name]))
             if known[name.lower()] in named:
                 raise unmet("each option once", f"{known[name.lower()]!r} twice")
             named.add(known[name.lower()])

@@ -5,7 +5,7 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, cast
@@ -26,7 +26,7 @@ from skewless_spark.sources.formats.input_files import open_file, other_format, 
 #: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
 #: input.
 SAMPLED_FILES, LEAST_SAMPLE, LARGEST_SAMPLE = 8, 16 << 10, 256 << 10
-_SAMPLED_PART = 0.05
+SAMPLED_PART = 0.05
 #: Endings of compressed files that Spark takes for what they are not, cuts, or reads only with further libraries.
 _UNREAD = (".zstd", ".xz", ".lzma", ".zip", ".7z", ".rar", ".br", ".z", ".lz4", ".lzo", ".snappy", ".sz", ".deflate")
 _MARK = "\ufeff"
@@ -37,11 +37,6 @@ def refuse_unread(path: str) -> None:
     if path.lower().endswith(_UNREAD):
         known = f"a text that is plain or ends in {', '.join(COMPRESSED)}"
         raise InputError(f"input file {path}", known, "another ending", "compress it anew")
-
-
-def sample_length(sizes: Sequence[int]) -> int:
-    """The bytes of a sample of one file."""
-    return min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(sum(sizes) * _SAMPLED_PART / SAMPLED_FILES)))
 
 
 def sample_of(path: str, length: int) -> bytes:
@@ -74,14 +69,15 @@ def first_rows(path: str, options: Mapping[str, str]) -> list[list[str]]:
     text = decoded(sample_of(path, LEAST_SAMPLE), options)
     quote, escape = options.get("quote", '"'), options.get("escape", "\\")
     sep = {"\\t": "\t"}.get(given := options.get("sep", ","), given)
-    lines: Iterator[str] = iter(text.split(options["lineSep"]) if "lineSep" in options else io.StringIO(text, None))
+    ends = options.get("lineSep")  # an empty one is refused by Spark
+    lines: Iterator[str] = iter(text.split(ends) if ends else io.StringIO(text, None))
     comment = options.get("comment")
     lines = (line for line in lines if line.strip() and not (comment and line.startswith(comment)))
     if len(sep) != 1 or len(quote) != 1:  # csv knows neither longer delimiters nor texts without quotes
         if not sep:
             raise SpecError("spec, field options.sep", "a delimiter", "an empty text")
         return [line.rstrip("\n").split(sep) for line in islice(lines, _ROWS)]
-    dialect: dict[str, Any] = {} if escape == quote else {"escapechar": escape}
+    dialect: dict[str, Any] = {"escapechar": escape} if len(escape) == 1 and escape != quote else {}
     try:
         return list(islice(csv.reader(lines, delimiter=sep, quotechar=quote, **dialect), _ROWS))
     except csv.Error as err:
