@@ -33,8 +33,7 @@ def once_each(fault: Fault) -> Faults:
     """One fault for the first of all requests that are alike; 409 is an answer to a PUT only."""
     hit = set[str]()
 
-    def faults(number: int, request: str) -> Fault:
-        del number
+    def faults(_number: int, request: str) -> Fault:
         if request in hit or (fault == "409" and not request.startswith("PUT")):
             return "none"
         hit.add(request)

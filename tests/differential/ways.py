@@ -44,9 +44,8 @@ def whole(spark: SparkSession, job: Job, names: Sequence[str]) -> pa.Table:
     return to_arrow(frame.drop("origin")).rename_columns(list(names))
 
 
-def in_workers(spark: SparkSession, job: Job, names: Sequence[str]) -> pa.Table:
+def in_workers(_spark: SparkSession, job: Job, names: Sequence[str]) -> pa.Table:
     """As workers read it where Spark cannot: on object stores without a jar, or with deleted rows."""
-    del spark
     numbered, vectors = list(enumerate(job.units)), None
     if job.source.pinned is not None and job.source.pinned.kind == "delta":
         from skewless_spark.sources.lake.delta import vectors_of  # an extra

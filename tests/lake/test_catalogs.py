@@ -166,8 +166,7 @@ def test_a_rest_catalog_that_fails_is_asked_again_or_is_one_sentence(
     run = ready(tmp_path / "2", tmp_path, "rest", "new", turn=2)
     failed = list[str]()
 
-    def first_commit(number: int, request: str) -> Fault:
-        del number
+    def first_commit(_number: int, request: str) -> Fault:
         if request.startswith("POST /v1/namespaces/marts/tables/clicks") and not failed:
             failed.append(request)
             return fault

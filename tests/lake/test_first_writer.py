@@ -224,8 +224,7 @@ def test_a_store_that_stays_away_is_told_in_one_sentence(
 def test_a_store_that_is_away_for_three_seconds_costs_nothing(s3: ObjectServer, tmp_path: Path) -> None:
     back = time.monotonic() + 3
 
-    def away(number: int, request: str) -> Fault:
-        del number, request
+    def away(_number: int, _request: str) -> Fault:
         return "503" if time.monotonic() < back else "none"
 
     with broken_wire(s3.port, away) as wire, as_client(s3.behind(wire.port)):
@@ -244,8 +243,7 @@ def test_a_bucket_that_is_not_there_is_told_in_one_sentence(place: str) -> None:
 
 @pytest.mark.long
 def test_an_upload_in_parts_that_fails_is_given_up(s3: ObjectServer, tmp_path: Path) -> None:
-    def second_part(number: int, request: str) -> Fault:
-        del number
+    def second_part(_number: int, request: str) -> Fault:
         return "500" if "partNumber=2" in request else "none"
 
     with pytest.MonkeyPatch.context() as patch:

@@ -46,15 +46,13 @@ def require_fitting(table: list[State], target: OutputPart) -> None:
     """Any folder fits."""
 
 
-def with_columns(table: list[State], target: OutputPart, columns: pa.Schema) -> list[State]:
-    del target, columns
+def with_columns(table: list[State], _target: OutputPart, _columns: pa.Schema) -> list[State]:
     return table
 
 
 def stage(
-    table: list[State], target: OutputPart, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
+    _table: list[State], target: OutputPart, files: Sequence[ResultFile], begin: Callable[[Sequence[str]], object]
 ) -> StagedResult:
-    del table
     folder = _folder(target)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [f"{uuid.uuid4()}.parquet" for _ in files]
@@ -68,18 +66,15 @@ def stage(
     return StagedResult(table=target.path, location=str(folder), files=tuple(staged))
 
 
-def rules_of(table: list[State]) -> tuple[TableRule, ...]:
-    del table
+def rules_of(_table: list[State]) -> tuple[TableRule, ...]:
     return ()
 
 
-def column_names(table: list[State]) -> list[str]:
-    del table
+def column_names(_table: list[State]) -> list[str]:
     return []
 
 
-def publications(table: list[State], target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
-    del target
+def publications(table: list[State], _target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
     for number, state in reversed(list(enumerate(table, start=1))):
         yield from ((number, one["about"]) for one in state.values() if one["number"] == number)
 
@@ -88,8 +83,7 @@ def latest_turn(table: list[State], target: OutputPart) -> int:
     return int(table[-1].get(target.part.name, {"turn": 0})["turn"]) if table else 0
 
 
-def staged_files(table: list[State], target: OutputPart, staged: StagedResult) -> Sequence[tuple[str, int]]:
-    del table, target
+def staged_files(_table: list[State], _target: OutputPart, staged: StagedResult) -> Sequence[tuple[str, int]]:
     return [(file.path, file.rows) for file in staged.files]
 
 
@@ -113,8 +107,7 @@ def require_race(table: list[State], target: OutputPart, failed: Counter[str], e
     """A number is drawn by others or not at all."""
 
 
-def unnamed(table: list[State], others: Collection[str], staged: Collection[str], digest: str) -> list[str]:
-    del digest
+def unnamed(table: list[State], others: Collection[str], staged: Collection[str], _digest: str) -> list[str]:
     named = {path for state in table for one in state.values() for path in one["files"]}
     return [path for path in {*others, *staged} if path not in named]
 
@@ -124,8 +117,7 @@ def remove(target: OutputPart, paths: Collection[str]) -> None:
         (_folder(target) / path).unlink(missing_ok=True)
 
 
-def snapshot_of(given: Input, part: Part, root: str, location: str, conditions: object) -> Snapshot:
-    del given, part, root, conditions
+def snapshot_of(_given: Input, _part: Part, _root: str, location: str, _conditions: object) -> Snapshot:
     folder = Path(location)
     states = states_of(folder)
     files = [

@@ -166,8 +166,7 @@ def test_a_run_over_a_wire_that_breaks_ends_right_or_with_one_sentence(
     path = put_input(s3, f"{place}/in", table)
     share = (0.02, 0.2)[seed]
 
-    def faults(number: int, request: str) -> Fault:
-        del number, request
+    def faults(_number: int, _request: str) -> Fault:
         kinds: list[Fault] = ["lose answer", "lose request", "late", "500", "503"]
         return drawn.choice(kinds) if drawn.random() < share else "none"
 

@@ -27,8 +27,7 @@ def test_in_a_small_batch_keys_of_a_few_rows_are_timed_apart() -> None:
 def test_seconds_of_a_key_that_was_timed_are_its_own() -> None:
     now = [0.0]
 
-    def update(groups: np.ndarray, at: np.ndarray | None) -> None:
-        del at
+    def update(groups: np.ndarray, _at: np.ndarray | None) -> None:
         now[0] += float((groups + 1).sum())
 
     watch = Stopwatch(lambda: now[0])

@@ -297,8 +297,7 @@ def test_nobody_gets_more_than_the_capacity_but_from_keys_that_fit_nowhere(
         assert not len(one.placement.split)
 
 
-def _all_on_one(job: Job, forecast: Forecast) -> list[Proposal]:
-    del job
+def _all_on_one(_job: Job, forecast: Forecast) -> list[Proposal]:
     return [
         Proposal("toy", "place each heavy key on the first task", Placement.pinned(np.zeros(len(forecast.keys), int)))
     ]
