@@ -1,11 +1,9 @@
 """Python mappers, registered by name: functions over Arrow batches that make any number of rows of each row.
 
 A package registers its mappers as entry points of the group ``skewless.mappers``; a spec names one
-and gives options. Nothing in a spec is ever imported or evaluated. One is shipped: ``tokens``, every match of a
-pattern in lines of text, with its file, line and column.
+and gives options. Nothing in a spec is ever imported or evaluated.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -14,13 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel
 
 from skewless.errors import MapError, SpecError, nearest
 
 GROUP = "skewless.mappers"
-_FILE, _ROW = "_metadata.file_path", "_metadata.row_index"
 
 #: Takes a batch of the mapper's columns. Returns the mapped rows and, for each, the row of the batch that it was made
 #: from: ascending integers, shape ``(mapped rows,)``.
@@ -78,66 +74,3 @@ def places(mapped: pa.RecordBatch, source_rows: Any, rows: int, mapper: PythonMa
         raise MapError(at, f"ascending source rows below {rows:,}", "others")
     first = np.searchsorted(source, source, side="left")
     return source, (np.arange(len(source)) - first).astype(np.int32)
-
-
-class TokensOptions(BaseModel, extra="forbid", frozen=True, strict=True):
-    """What a token is."""
-
-    pattern: str = Field(default=r"[A-Za-z_]\w*", min_length=1)
-    column: str = "value"
-    below: str = ""
-    """Files are named by their path below the last folder of this name; if empty, by the whole path."""
-
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, pattern: str) -> str:
-        try:
-            re.compile(pattern)
-        except re.error as err:
-            raise ValueError(f"should be a regular expression of Python ({err})") from None
-        return pattern
-
-
-#: ``line`` is counted from 1 and null where a file is cut, ``column`` in characters from 0.
-_TOKENS_SCHEMA = pa.schema(
-    [("token", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("column", pa.int32())]
-)
-
-
-def _tokens_call(options: TokensOptions) -> MapCall:
-    find = re.compile(options.pattern).finditer
-    folder = f"/{options.below}/"
-
-    def tokens(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        # Lines are bytes that need not be UTF-8.
-        lines = batch.column(options.column).cast(pa.binary()).to_pylist()
-        found: list[str] = []
-        columns: list[int] = []
-        counts = np.zeros(len(lines), dtype=np.int64)
-        for number, line in enumerate(lines):
-            if line:
-                matches = list(find(line.decode("utf-8", "replace")))
-                found += [one[0] for one in matches]
-                columns += [one.start() for one in matches]
-                counts[number] = len(matches)
-        rows = np.repeat(np.arange(len(lines), dtype=np.int64), counts)
-        taken = pa.array(rows)
-        files = batch.column(_FILE).dictionary_encode()
-        own = [name.rpartition(folder)[2] if options.below else name for name in files.dictionary.to_pylist()]
-        names = pa.array(own, pa.string())
-        line_numbers = pc.add(batch.column(_ROW), 1)
-        arrays = [
-            pa.array(found, pa.string()),
-            names.take(files.indices.take(taken)),
-            line_numbers.take(taken),
-            pa.array(columns, pa.int32()),
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=_TOKENS_SCHEMA), rows
-
-    return tokens
-
-
-TOKENS = PythonMapper(
-    name="tokens", options=TokensOptions, columns=lambda options: (options.column, _FILE, _ROW),
-    schema=lambda _: _TOKENS_SCHEMA, create=_tokens_call,
-)  # fmt: skip
