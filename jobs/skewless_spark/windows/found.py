@@ -265,7 +265,11 @@ class WindowInput:
             one.part, found, known, lambda paths: self._units(one, paths, read), one.difference, first,
             in_order=sees_order(self.spec),
         )  # fmt: skip
-        self._refuse_late(one.part, known, part)
+        if self.asked.late == "fail" and known is not None and part.changed and not own:
+            raise InputError(
+                f"part {part.name}", "an older part that has not changed", part.reasons[0],
+                "set late: recompute, or restore the part",
+            )  # fmt: skip
         return part, units
 
     def _counted(self, one: PartFiles | TablePart, paths: Sequence[str]) -> tuple[Unit, ...]:
@@ -273,14 +277,6 @@ class WindowInput:
             return one.listing(self.spec.input, 1.0, paths, self.partitions).units
         except InputError:
             return ()
-
-    def _refuse_late(self, part: Part, known: Numbered | None, planned: WindowPart) -> None:
-        own = part == self.parts[-1].part
-        if self.asked.late == "fail" and known is not None and planned.changed and not own:
-            raise InputError(
-                f"part {part.name}", "an older part that has not changed", planned.reasons[0],
-                "set late: recompute, or restore the part",
-            )  # fmt: skip
 
     def _units(self, one: PartFiles | TablePart, paths: Sequence[str], read: ReadColumns) -> tuple[Unit, ...]:
         """The units of some files of a part, which have the columns that are read in the types of all."""
