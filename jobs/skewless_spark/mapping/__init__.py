@@ -25,6 +25,7 @@ from skewless_spark.mapping.query_mapper import Mapped
 from skewless_spark.session.session import map_in_batches
 
 Batches = Iterable[pa.RecordBatch]
+_FILE, _ROW = "_metadata.file_path", "_metadata.row_index"
 
 
 def source_columns(job: Job, columns: Sequence[str]) -> Sequence[str]:
@@ -130,9 +131,6 @@ def _called(mapper: PythonMapper, call: Any, batch: pa.RecordBatch) -> tuple[pa.
             f"mapper {mapper.name!r}", "mapped rows", f"{type(err).__name__}: {text}", "nothing was committed"
         ) from err
     return rows, source_rows
-
-
-_FILE, _ROW = "_metadata.file_path", "_metadata.row_index"
 
 
 class TokensOptions(BaseModel, extra="forbid", frozen=True, strict=True):
