@@ -420,5 +420,5 @@ def _value(call: AggregateCall | None, kind: str) -> CertifiedValue:
     if name in _ROUNDED or (made.startswith("sum") and kind == "double"):
         scale = re.fullmatch(r"decimal\(\d+,(\d+)\)", kind)
         within = {"rel_tol": _ROUNDING, "abs_tol": 10.0 ** -int(scale[1]) if scale else _ROUNDING}
-    made = f"TRY_CAST({made} AS {kind})" if name == "try_sum" else made
+    made = {"try_sum": f"TRY_CAST({made} AS {kind})", "count_if": f"count(*) FILTER (WHERE {argument})"}.get(name, made)
     return value.model_copy(update={"duckdb": made, "within": within})
