@@ -25,7 +25,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessor
 
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.step_names import COMPARE, PUBLISH, RESULT_STEP, last_step_of, stage_step
-from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, spec_files
+from skewless.spec.reading import DEFAULTS, load_defaults, load_spec, require_own, spec_files
 from skewless.spec.schedule import FINAL_ASSET, RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow.operators.run_tasks import (
@@ -337,7 +337,7 @@ def catalog_dags(folder: str | Path | None = None, **dag_args: Any) -> list[DAG]
     if not place.is_dir():
         raise SpecError("catalog_dags", "a folder of job specs", f"no folder {place}")
     wanted = get_parsing_context().dag_id
-    made: dict[str, tuple[DAG, Path]] = {}
+    made, seen = dict[str, DAG](), dict[str, Path]()
     faults: dict[Path, SkewlessError] = {}
     try:
         load_defaults(place)
@@ -350,21 +350,16 @@ def catalog_dags(folder: str | Path | None = None, **dag_args: Any) -> list[DAG]
             builders = {spec.name: partial(_job_dag, spec, path, **dag_args)}
             if restates(spec):
                 builders[f"{spec.name}_restate"] = partial(build_restating_dag, spec, path)
-            taken = next((dag_id for dag_id in builders if dag_id in made), None)
-            if taken is not None:
-                raise SpecError(
-                    f"spec {path}, field name", "a name that no other spec has",
-                    f"{taken!r}, which {made[taken][1].name} has", "rename one of the two",
-                )  # fmt: skip
+            require_own(spec, path, seen, builders)
             wanted_here = [dag_id for dag_id in builders if wanted in {None, dag_id}]
-            made |= {dag_id: (_sound(builders[dag_id], path), path) for dag_id in wanted_here}
+            made |= {dag_id: _sound(builders[dag_id], path) for dag_id in wanted_here}
         except SkewlessError as err:
             faults[path] = err
         if wanted in made:
             faults = {}
             break
     list_import_errors(faults)
-    dags = [dag for dag, _ in made.values()]
+    dags = [*made.values()]
     for dag in dags if dag_args.get("auto_register", True) else ():
         dag.auto_register = True
         with dag:

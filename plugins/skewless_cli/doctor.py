@@ -24,11 +24,11 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from skewless.documents.commit import StepCommit
-from skewless.errors import SkewlessError, SpecError, without_secrets
+from skewless.errors import SkewlessError, without_secrets
 from skewless.run.folder import RUN_GROUP, RUNS_FOLDER, plain_path, runs_below
 from skewless.run.storage import Storage
 from skewless.spec.clusters import DEFAULT_CONNECTION
-from skewless.spec.reading import load_spec, parse_spec, spec_files
+from skewless.spec.reading import load_spec, parse_spec, require_own, spec_files
 from skewless.spec.spec import JobSpec
 
 #: By each extra that users install, the package by which it is known to be installed.
@@ -347,15 +347,13 @@ def check_catalog(catalog: str) -> Iterator[Finding]:
 
 
 def _specs_of(folder: str) -> dict[Path, JobSpec | SkewlessError]:
-    """By its path, each spec of a catalog, or why it is none; a name that an earlier one has is a fault, too."""
-    specs: dict[Path, JobSpec | SkewlessError] = {}
-    names: dict[str, Path] = {}
+    """By its path, each spec of a catalog, or why it is none; see ``require_own``."""
+    specs, seen = dict[Path, JobSpec | SkewlessError](), dict[str, Path]()
     for path in spec_files(Path(folder)) if folder else []:
         try:
             spec = load_spec(path)
-            first = names.setdefault(spec.name, path)
-            same = SpecError(f"spec {path}, field name", "one that no other spec has", f"that of {first.name}")
-            specs[path] = spec if first == path else same
+            require_own(spec, path, seen, [spec.name])
+            specs[path] = spec
         except SkewlessError as err:
             specs[path] = err
     return specs

@@ -158,7 +158,7 @@ def _catalog_dags(bag: DagBag) -> list[str]:
 
 
 def _write(path: Path, **changes: object) -> None:
-    path.write_text(yaml.safe_dump({**SPEC, **changes}))
+    path.write_text(yaml.safe_dump({**SPEC, "output": {"path": path.stem}, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def _write(path: Path, **changes: object) -> None:
         pytest.param({"name": "b", "agregates": {}}, "did you mean 'aggregates'", id="typo"),
         pytest.param({"name": "b", "schedule": {"cron": "0 99 * * *"}}, "0 99 * * *", id="bad-cron"),
         pytest.param({"name": "b", "schedule": {"asset": " "}}, "cannot be just whitespace", id="airflow-refuses"),
-        pytest.param({"name": "small"}, "which broken.yaml has, rename one of the two", id="same-name"),
+        pytest.param({"name": "small"}, "which broken.yaml has, choose another", id="same-name"),
     ],
 )
 def test_a_broken_spec_is_an_import_error_beside_the_sound_dags(
@@ -182,12 +182,13 @@ def test_a_broken_spec_is_an_import_error_beside_the_sound_dags(
     assert "\n" not in sentence
 
 
-def test_a_job_whose_restating_dag_has_the_name_of_another_is_refused(catalog: Path) -> None:
+def test_a_job_whose_restating_dag_has_the_name_of_another_or_with_its_output_is_refused(catalog: Path) -> None:
     _write(catalog / "a.yaml", name="b_restate")
     _write(catalog / "b.yaml", name="b", window=7, input={"path": "in/{date}"})
+    _write(catalog / "c.yaml", name="c", output={"path": "a"})
     bag = DagBag(DAGS)
     assert _catalog_dags(bag) == ["b_restate", "small"]
-    assert [Path(where).name for where in bag.import_errors] == ["b.yaml"]
+    assert [Path(where).name for where in bag.import_errors] == ["b.yaml", "c.yaml"]
 
 
 def test_each_broken_spec_is_an_import_error_under_its_own_path_in_airflows_database(

@@ -33,9 +33,9 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 def test_a_dag_file_loads_nothing_that_only_tasks_need(tmp_path: Path) -> None:
-    cron = {"schedule": {"cron": "0 2 * * *"}}
     for number in range(3):
-        (tmp_path / f"job_{number}.yaml").write_text(yaml.safe_dump({**SPEC, **cron, "name": f"job_{number}"}))
+        own = {"name": f"job_{number}", "output": {"path": f"out_{number}"}, "schedule": {"cron": "0 2 * * *"}}
+        (tmp_path / f"job_{number}.yaml").write_text(yaml.safe_dump({**SPEC, **own}))
     (tmp_path / "mine.py").write_text(
         "from skewless_airflow import catalog_dags\nassert len(catalog_dags('.')) == 3  # airflow\n"
     )

@@ -160,7 +160,7 @@ def test_an_airflow_runs_a_dag_to_its_published_table(joined: Environment) -> No
     put_input(root)
     (dags / "words.yaml").write_text(SPEC)
     (dags / "jobs.py").write_text("from skewless_airflow import catalog_dags\n\ncatalog_dags('.')\n")
-    (dags / "after.yaml").write_text(AFTER)
+    (dags / "after.yaml").write_text(AFTER.replace("path: results", "path: after"))
     here = {
         "SKEWLESS_ROOT": str(root),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),

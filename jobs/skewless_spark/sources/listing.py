@@ -126,7 +126,7 @@ def list_input(
         units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece)]
     else:
         row_bytes = _row_bytes(listed)
-        columns = _columns_of_texts(given, listed, declared, list(partitions))
+        columns, units = _columns_of_texts(given, listed, declared, list(partitions)), list[Unit]()
         headers: Mapping[str, tuple[str, ...]] = {}
         if given.format == "csv" and given.header:
             options = given.reader_options
@@ -134,7 +134,10 @@ def list_input(
             headers = {path: names for path, names in zip(paths, found_names, strict=True) if names}
             own = {path: {name: declared.get(name, "string") for name in names} for path, names in headers.items()}
             columns = common_types(own.values()) or columns
-        units = [_estimated(file, row_bytes, headers.get(file.path, ())) for file in listed]
+        for file in listed:
+            rows = file.size / row_bytes * (_COMPRESSION if file.path.lower().endswith(COMPRESSED) else 1.0)
+            counted = {"counted": False, "header": headers.get(file.path, ())}
+            units.append(_unit(file, max(1, round(rows)) if file.size else 0, **counted))
     inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
     if given.format != "csv" or given.header:
         evolved = declared if given.missing_columns == "evolve" else {}
@@ -197,11 +200,6 @@ def _unit(file: ListedFile, rows: int, **further: Any) -> Unit:
 
 
 # Texts have no footer: the length of a line comes from samples, columns from samples or from headers.
-
-
-def _estimated(file: ListedFile, row_bytes: float, header: tuple[str, ...]) -> Unit:
-    rows = file.size / row_bytes * (_COMPRESSION if file.path.lower().endswith(COMPRESSED) else 1.0)
-    return _unit(file, max(1, round(rows)) if file.size else 0, counted=False, header=header)
 
 
 def _row_bytes(files: Sequence[ListedFile]) -> float:

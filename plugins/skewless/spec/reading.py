@@ -7,7 +7,7 @@ they are given and once more in the job: there is no second list of limits.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +46,15 @@ def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
     """
     folder = Path(path).parent
     return parse_spec(_text_of(path), f"spec {path}", overrides, load_defaults(folder), folder)
+
+
+def require_own(spec: JobSpec, path: Path, seen: dict[str, Path], names: Iterable[str]) -> None:
+    """Refuse a spec with a name of an earlier one of its folder, or that publishes where that does, over its days."""
+    places = [("output.path", spec.output.path)] if spec.shadow is None else []
+    for field, value in [*(("name", name) for name in names), *places]:
+        if (first := seen.setdefault(f"{field} {value}", path)) != path:
+            came = f"{value!r}, which {first.name} has"
+            raise SpecError(f"spec {path}, field {field}", "one that no other spec has", came, "choose another")
 
 
 def load_defaults(folder: Path) -> dict[str, Any]:
