@@ -281,7 +281,9 @@ class CountedRun:
         seen_rows = round(float(self._seen.sum()))
         seen = _whole(self._seen, seen_rows)
         over = _whole(left, backlog_rows, seen)
-        named = self._heaviest(seen[:keys] / max(1, seen_rows), over[:keys] / max(1, int(over[:-1].sum())))
+        share = np.maximum(seen[:keys] / max(1, seen_rows), over[:keys] / max(1, int(over[:-1].sum())))
+        order = np.argsort(-share, kind="stable")  # keys are in text order
+        named = order[share[order] > 0][: self.job.spec.routing.head_limit]
         light = np.ones(keys, dtype=bool)
         light[named] = False
         tails = [
@@ -297,11 +299,6 @@ class CountedRun:
             seen_tail=tails[0].astype(int),
             backlog_tail=tails[1].astype(int),
         )
-
-    def _heaviest(self, seen_share: Rows, left_share: Rows) -> Indices:
-        share = np.maximum(seen_share, left_share)
-        order = np.argsort(-share, kind="stable")  # keys are in text order
-        return order[share[order] > 0][: self.job.spec.routing.head_limit]
 
 
 def _whole(amounts: Rows, total: int, most: Indices | None = None) -> Indices:

@@ -1,11 +1,13 @@
 """How a task that fails ends in Airflow: one line at level ERROR, the report's address beside it, no stack."""
 
+import json
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
+from skewless_airflow.run_store import run_directory
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT
 
@@ -47,14 +49,8 @@ with DAG("failing", schedule=None, default_args={{"retries": 2, "retry_delay": d
             "data", "a b", 1, "3 of 20 checks failed: page: values not null; see /runs/x.",
             "https://airflow.example/skewless/dags/failing/runs/{}/quality?group=a%20b",
         ),
-        (
-            "spark", "", 3, "Spark: it does not answer.",
-            "https://airflow.example/dags/failing/runs/{}/plugin/skew",
-        ),
-        (
-            "runner", "", 3, "stage: exit code 137",
-            "https://airflow.example/dags/failing/runs/{}/plugin/skew",
-        ),
+        ("spark", "", 3, "Spark: it does not answer.", "https://airflow.example/dags/failing/runs/{}/plugin/skew"),
+        ("runner", "", 3, "stage: exit code 137", "https://airflow.example/dags/failing/runs/{}/plugin/skew"),
     ],
 )  # fmt: skip
 def test_a_task_that_fails_ends_with_its_sentence_its_report_and_no_stack(
@@ -74,6 +70,8 @@ def test_a_task_that_fails_ends_with_its_sentence_its_report_and_no_stack(
     said = [one for one in told.splitlines() if "[error" in one]
     assert len(said) == tries
     assert all(line in one and page.format(quote(done.run_id, safe="")) in one for one in said)
+    left = Path(str(run_directory(done, group)), "failures").glob(f"{task}-*.json")
+    assert [json.loads(path.read_text())["sentence"] for path in left] == [line] * (tries if task != "runner" else 0)
     assert "Traceback" not in told
     assert "Task failed with exception" not in told
     assert str(done.get_task_instance(task).state) == "failed"

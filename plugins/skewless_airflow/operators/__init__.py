@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,8 +10,10 @@ import structlog
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from skewless.documents.step_documents import Failure, failure_document
 from skewless.errors import QualityError, SkewlessError, explained_here
 from skewless_airflow.observability.links import address_of, quality_page, skew_page
+from skewless_airflow.run_store import run_directory
 
 #: Exit codes that come out the same however often a task is retried: bad spec or input, failed quality, no rights.
 HOPELESS = frozenset({2, 3, 4})
@@ -20,26 +22,34 @@ _REPORTS: WeakKeyDictionary[BaseException, str] = WeakKeyDictionary()
 
 
 @contextmanager
-def end_with_sentence(context: Context, group: str = "") -> Iterator[None]:
+def end_with_sentence(context: Context, group: str | None = None) -> Iterator[None]:
     """End a task with the sentence of its error and the address of the run's report, tried again only where it helps.
 
     Args:
-        group: the name of one aggregation of several in a DAG.
+        group: the name of one aggregation of several in a DAG, or an empty one; None of a task that is of no run.
     """
     try:
         yield
-    except SkewlessError as err:
-        raise ending(err.exit_code, str(err), context, group) from None
-    except (OSError, MemoryError) as err:
-        if (known := explained_here(err)) is None:
+    except (SkewlessError, OSError, MemoryError) as err:
+        if (known := err if isinstance(err, SkewlessError) else explained_here(err)) is None:
             raise
-        raise ending(known.exit_code, str(known), context, group) from None
+        if group is not None:  # pages find it where a step on Spark leaves its own
+            failure = Failure(exit_code=known.exit_code, sentence=str(known))
+            with suppress(SkewlessError, OSError):  # what ended the task may keep this from being written, too
+                name = failure_document(try_name(context["ti"]))
+                run_directory(context["dag_run"], group).write_once(name, failure)
+        raise ending(known.exit_code, str(known), context, group or "") from None
     except AirflowSkipException:
         raise
     except AirflowException as err:
         if err not in _REPORTS:
-            _tell(err, _report(context, group, 1))
+            _tell(err, _report(context, group or "", 1))
         raise
+
+
+def try_name(ti: Any) -> str:
+    """Of a try, which no other has, not even after the metadata database was made anew and numbers start again."""
+    return f"{ti.task_id}-{ti.try_number}-{str(ti.id)[-8:]}"
 
 
 def ending(exit_code: int, sentence: str, context: Context, group: str = "") -> AirflowException:

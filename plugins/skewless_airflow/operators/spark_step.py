@@ -32,7 +32,7 @@ from skewless.run.step_names import (
 from skewless.spec import SparkSettings
 from skewless.spec.clusters import DEFAULT_CONNECTION, SUBMIT
 from skewless_airflow.observability.links import QualityReportLink, SkewReportLink, SparkUiLink, push_links
-from skewless_airflow.operators import end_with_sentence, ending
+from skewless_airflow.operators import end_with_sentence, ending, try_name
 from skewless_airflow.run_store import run_directory, spark_entry
 from skewless_airflow.runners import RemoteStep, Step, StepRunner, master_of, remote_of, runner_of, spark_submit_fields
 
@@ -114,21 +114,19 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         self._run_step(context, lambda runner: cast("RemoteStep", runner).resumed(event, **kept))
 
     def _run_step(self, context: Context, lines: Callable[[StepRunner], Iterator[str]]) -> None:
-        ti = context["ti"]
-        # No other try has it, not even after the metadata database was made anew and numbers start again.
-        try_name = f"{ti.task_id}-{ti.try_number}-{str(ti.id)[-8:]}"
+        own_name = try_name(context["ti"])
         self.name = f"{context['dag_run'].dag_id}.{self.task_id}"
         with end_with_sentence(context, self.group):
             run = run_directory(context["dag_run"], self.group)
             self.application_args = [
-                *(self.spark_step, "--run-dir", str(run), "--version", version("skewless"), "--failure-name", try_name),
+                *(self.spark_step, "--run-dir", str(run), "--version", version("skewless"), "--failure-name", own_name),
                 *self.arguments(context, run),
             ]
             self._runner = remote_of(self, run, context) or runner_of(self.step_of(run, context))
             try:
                 self._follow(self._runner, lines(self._runner), context)
             except AirflowException as err:
-                document = failure_document(self._runner.attempt or try_name)
+                document = failure_document(self._runner.attempt or own_name)
                 if not run.exists(document):
                     raise AirflowException(f"{err}: it was killed, or it never started; see the log above") from None
                 failure = run.read(document, Failure)

@@ -172,14 +172,10 @@ class Percentiles(ValueCounts):
         return pc.if_else(pa.array(rows > 0), lists, None)
 
 
-def _quantiles_type(options: Any, _spark_type: str) -> pa.DataType:
-    return pa.float64() if options.percentage is not None else pa.list_(pa.float64())
-
-
 PERCENTILE = replace(
     VALUE_COUNTS, name="percentile", options=Percentages, accepts=number_required, argument_type=pa.float64(),
-    state_type=pa.list_(pa.struct([("value", pa.float64()), ("count", pa.int64())])), result_type=_quantiles_type,
-    create=Percentiles,
+    state_type=pa.list_(pa.struct([("value", pa.float64()), ("count", pa.int64())])), create=Percentiles,
+    result_type=lambda options, _: pa.float64() if options.percentage is not None else pa.list_(pa.float64()),
 )  # fmt: skip
 # Such states could be merged, but that of a hot key may be as large as its rows, and to split the key would be to send
 # all of them twice.
