@@ -36,8 +36,7 @@ def end_with_sentence(context: Context, group: str | None = None) -> Iterator[No
         if group is not None:  # pages find it where a step on Spark leaves its own
             failure = Failure(exit_code=known.exit_code, sentence=str(known))
             with suppress(SkewlessError, OSError):  # what ended the task may keep this from being written, too
-                name = failure_document(try_name(context["ti"]))
-                run_directory(context["dag_run"], group).write_once(name, failure)
+                run_directory(context["dag_run"], group).write_once(failure_document(try_name(context["ti"])), failure)
         raise ending(known.exit_code, str(known), context, group or "") from None
     except AirflowSkipException:
         raise
