@@ -4,8 +4,8 @@ from tests.sizes import sizes
 
 CEILINGS = {
     "lines of the product": 47_735,
-    "lines of tests": 44_927,
-    "words of pages": 49_998,
+    "lines of tests": 44_925,
+    "words of pages": 49_996,
     "fields of a spec": 88,
     "conditions on an axis": 69,
     "private names of others": 11,
