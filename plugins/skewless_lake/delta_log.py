@@ -83,14 +83,9 @@ def bounds_of(least: Any, greatest: Any) -> tuple[int | str, int | str] | None:
     Integers, texts, dates and times have bounds. Floats have none, as Parquet leaves NaN out of them, which to Spark is
     greater than all numbers; nor have decimals, which are no exact numbers in JSON.
     """
-    low, high = _low(least), _high(greatest)
+    whole = _milliseconds(least) if isinstance(least, dt.datetime) else _plain(least)
+    low, high = least[:_LONGEST] if isinstance(least, str) else whole, _high(greatest)
     return None if low is None or high is None else (low, high)
-
-
-def _low(value: Any) -> int | str | None:
-    if isinstance(value, str):
-        return value[:_LONGEST]
-    return _milliseconds(value) if isinstance(value, dt.datetime) else _plain(value)
 
 
 def _high(value: Any) -> int | str | None:

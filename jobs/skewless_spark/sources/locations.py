@@ -43,10 +43,6 @@ def _table_at(kind: str, folder: str) -> str:
     return f"{kind}+{folder}" if "://" in folder else f"{kind}+file://{folder}"
 
 
-def _is_table(output_path: str) -> bool:
-    return output_path.startswith(tuple(f"{kind}{sign}" for kind in TABLES for sign in ("://", "+")))
-
-
 def resolved(path: str, root: str, at: str) -> str:
     """A path of a spec: an absolute path or a URL as it is, a relative path below the data root.
 
@@ -82,7 +78,7 @@ def check_apart(output_path: str, input_path: str, where: str, spec: JobSpec) ->
         raise SpecError(at, f"another table than the input {given.path}", came, "choose another one")
     if input_path and _plain(output_path).is_relative_to(_plain(input_path)):
         raise SpecError(at, f"a folder apart from the input {input_path}", f"{output_path}", "choose another folder")
-    if _is_table(output_path):
+    if output_path.startswith(tuple(f"{kind}{sign}" for kind in TABLES for sign in ("://", "+"))):  # a table
         return
     if is_object(output_path) and not output.allow_gap and not output.in_catalog:
         hint = "then who lists the folder may see two versions for a moment; or publish a table there"

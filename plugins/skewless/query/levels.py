@@ -22,6 +22,11 @@ _CLAUSES = {
     "sample": "no TABLESAMPLE",
     "pivots": "no PIVOT; write an aggregate with FILTER for each column",
 }
+#: What else there may be of a SELECT and of its GROUP BY.
+_UNDERSTOOD = {
+    "with_", "hint", "distinct", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order",
+    "grouping_sets", "cube", "rollup", "all",
+}  # fmt: skip
 
 
 def levels_of(text: str) -> tuple[exp.Select | None, list[exp.Select]]:
@@ -183,8 +188,11 @@ def refuse_clauses(select: exp.Select, *, outermost: bool) -> None:
     """Refuse what keeps a SELECT from being a set of rows; ORDER BY only in one that is not the outermost."""
     if select.parent is not None and (named := select.parent.args.get("alias")) and named.columns:
         raise unmet("columns with names that differ before a list of other names", shown(select.parent))
-    for clause, required in _CLAUSES.items():
-        if value := select.args.get(clause):
-            raise unmet(required, shown(value[0] if isinstance(value, list) else value))
+    group, source = (select.args[one].args if select.args.get(one) else {} for one in ("group", "from_"))
+    below = {part: source["this"].args.get(part) for part in ("pivots", "sample") if source}
+    for clause, value in {**group, **below, **select.args}.items():
+        if value and clause not in _UNDERSTOOD:
+            part = value[0] if isinstance(value, list) else value
+            raise unmet(_CLAUSES.get(clause, "a SELECT without this"), shown(part if clause in _CLAUSES else select))
     if not outermost and select.args.get("order"):
         raise unmet("ORDER BY in the outermost query alone", shown(select.args["order"]))

@@ -12,6 +12,8 @@ from sqlglot.errors import SqlglotError
 
 from skewless.document import one_line, unmet
 
+#: What a table in FROM may have; a list of other names for columns would have to name them all.
+_OF_TABLE = {"this", "alias", "db", "catalog", "joins", "laterals", "pivots"}
 #: Those of functions whose arguments are not a plain list.
 _OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "OVERLAY", "POSITION")
 
@@ -115,8 +117,11 @@ def identifier(name: str) -> exp.Identifier:
 
 
 def rename(table: exp.Table, name: str) -> None:
-    """Read another table in the place of one, under the alias, or else the name, that this one has."""
-    alias = table.alias_or_name
+    """Read another table in the place of one, under the alias or the name of this one, if it is read as it is."""
+    named, alias = table.args.get("alias"), table.alias_or_name
+    odd = any(value and part not in _OF_TABLE for part, value in table.args.items())
+    if odd or (named and (named.columns or not isinstance(named.this, exp.Identifier))):
+        raise unmet("tables by their names in FROM, and columns by theirs", shown(table), "tables says what is read")
     table.set("db", None)
     table.set("catalog", None)
     table.set("this", identifier(name))

@@ -249,7 +249,7 @@ class _Aggregation:
         for table in read:
             if table.name == RESULT and self.over is not None:
                 continue
-            if not isinstance(table.this, exp.Identifier) or table.args.get("sample"):
+            if not isinstance(table.this, exp.Identifier):
                 raise unmet("tables by their names in FROM", shown(table))
             name = full_name(table)
             if name.lower() not in known:

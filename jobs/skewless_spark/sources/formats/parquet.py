@@ -267,16 +267,12 @@ def _require_new(array: pa.Array, path: str, name: str) -> None:
 
 def _in_microseconds(array: pa.Array, path: str, name: str) -> pa.Array:
     try:
-        return pc.cast(array, _with_leaves(array.type, _coarser))
+        return array.cast(_with_leaves(array.type, lambda t: pa.timestamp("us", t.tz) if _in_nanoseconds(t) else t))
     except pa.ArrowInvalid:
         raise InputError(
             f"input file {path}", "times of whole microseconds, as Spark holds them", f"nanoseconds in {name!r}",
             "round them where they are written, or leave the column out",
         ) from None  # fmt: skip
-
-
-def _coarser(kind: pa.DataType) -> pa.DataType:
-    return pa.timestamp("us", kind.tz) if _in_nanoseconds(kind) else kind
 
 
 def _with_leaves(kind: pa.DataType, changed: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
