@@ -194,7 +194,8 @@ CAUSES = (
           "another one", "d is the day of the month, M the month, y the year, as in dd.MM.yyyy"),
     Cause(InputError, r"(\w+ (?:cannot be more than one character|flag can be true or false|should be an integer).*)"
           r"|The value of parameter\(s\) (`charset`[^\n]*)|requirement failed: ([^\n]*(?:lineSep|encoding)[^\n]*)"
-          r"|IllegalArgumentException: (For input.*)", "options of the input", "values of Spark", "", "mend them"),
+          r"|(?s:\A(?!.*reading file ).*)IllegalArgumentException: (For input.*)",
+          "options of the input", "values of Spark", "", "mend them"),
     Cause(InputError, r"\[MALFORMED_RECORD_IN_PARSING|CSV header does not conform|Number of column in CSV header",
           _INPUT, "records as the spec declares them", "",
           "nothing was committed; mend the file or the spec's input (columns, options)"),

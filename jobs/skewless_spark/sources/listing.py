@@ -204,8 +204,7 @@ def _unit(file: ListedFile, rows: int, **further: Any) -> Unit:
 
 def _row_bytes(files: Sequence[ListedFile]) -> float:
     filled = [file for file in files if file.size]
-    length = int(sum(file.size for file in filled) * SAMPLED_PART / SAMPLED_FILES)
-    length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, length))
+    length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(sum(one.size for one in filled) * SAMPLED_PART / SAMPLED_FILES)))
     samples = [sample_of(file.path, length) for file in filled[:: -(-len(filled) // SAMPLED_FILES) or 1]]
     lines = sum(max(1, text.count(b"\n")) for text in samples)
     return max(1.0, sum(map(len, samples)) / lines) if samples else 1.0
