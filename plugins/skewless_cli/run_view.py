@@ -19,14 +19,14 @@ from skewless.documents.quality import Comparison
 from skewless.documents.stage_report import StageReport
 from skewless.documents.window import Way
 from skewless.errors import counted
-from skewless.publication.records import Publication, publication_of, record_of, state_of, superseded_by
+from skewless.publication.records import Publication, publication_of, record_of
 from skewless.run.directory import DOCUMENT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.step_names import LastStep, last_step_of
 from skewless.run.step_times import times_of, times_of_step, waterfall, work_seconds
 from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.tree import plan_of
 from skewless_cli import say
-from skewless_lake.publication import readers_have
+from skewless_lake.publication import readers_have, state_now
 
 _SHOWN = 10  # rows of a result
 
@@ -79,9 +79,9 @@ def rows_read(run: RunDirectory) -> int:
 
 def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``; its result path is the folder in the run that no later run changes."""
-    quality, publication, over, comparison = run.quality(), publication_of(run), superseded_by(run), run.comparison()
+    quality, publication, record, comparison = run.quality(), publication_of(run), record_of(run), run.comparison()
     ledger, window, table, savings = ledger_of(run), run.job().window, run.job().source.pinned, run.savings()
-    commit, finality, plan = run.commit_of(RESULT_STEP), run.finality(), plan_of(run)
+    commit, finality, plan, state = run.commit_of(RESULT_STEP), run.finality(), plan_of(run), state_now(run)
     results = commit.of_kind("result") if commit else ()
     of_window: dict[str, Any] = {}
     if window is not None:
@@ -98,13 +98,13 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         }
     return {
         "run_dir": str(run),
-        "state": state_of(run).word,
-        "state_words": state_of(run).sentence,
+        "state": state.word,
+        "state_words": state.sentence,
         "result_path": run.path(results[0].path.rpartition("/")[0]) if results else None,
         "published_path": publication.path if publication else None,
         **({} if publication is None or publication.snapshot is None else {"published_snapshot": publication.snapshot}),
         **({} if table is None else {"input_snapshot": table.snapshot}),
-        "superseded_by": over.model_dump(mode="json") if over else None,
+        "superseded_by": record.superseded.model_dump(mode="json") if record and record.superseded else None,
         "work_seconds": work_seconds(times_of(run)),
         "rows_read": rows_read(run),
         "skipped_parts": list(run.job().skipped),
@@ -139,6 +139,9 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
         with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
             parquet = pq.ParquetFile(opened)
             kinds = {field.name: field.type for field in parquet.schema_arrow}
+            # Python has no days and times beyond the year 9999.
+            dated = {name for name, kind in kinds.items() if pa.types.is_date(kind) or pa.types.is_timestamp(kind)}
+            texts = pa.schema([(name, pa.string() if name in dated else kind) for name, kind in kinds.items()])
             numbers = {name for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_floating(kind)}
             by = by or next((name for name in spec.aggregates if name in numbers), None)
             for whole in parquet.iter_batches():
@@ -146,7 +149,7 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
                 batch = whole.filter(pc.equal(whole[WINDOW_COLUMN], several[-1])) if several else whole
                 order = None if by is None else pc.sort_indices(batch, sort_keys=[(by, "descending")])
                 first = (batch if order is None else batch.take(order[:_SHOWN])).slice(0, _SHOWN)
-                rows = [*best, *first.to_pylist()]
+                rows = [*best, *first.cast(texts).to_pylist()]
                 best = rows[:_SHOWN] if by is None else heapq.nlargest(_SHOWN, rows, key=lambda row: row[by] or 0)
     return by, best
 
@@ -157,7 +160,7 @@ _WIDEST, _BAR = 48, 40
 
 def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run: first how it stands."""
-    state = state_of(run)
+    state = state_now(run)
     others = f"; {readers_have(run.job())}" if state.word == "failed" and last_step_of(run.job().spec).publishes else ""
     say(console, f"{run.job().spec.name}, {run.job().part}: {state.sentence}{others}", state.kind)
     for line in quality.failures(len(run.job().spec.quality.expectations)) if (quality := run.quality()) else ():

@@ -14,7 +14,7 @@ from skewless.documents.quality import State
 from skewless.documents.step_documents import AS_IT_RAN, ERROR_WORDS, Amounts
 from skewless.errors import PlanError, RunDirectoryError, SkewlessError, SpecError, nearest
 from skewless.planner.policies import POLICIES
-from skewless.publication.records import state_of
+from skewless.publication.records import Identity
 from skewless.publication.retention import FoundRun, found_run, order_of
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import as_written, folders_in, folders_of_jobs, open_location, runs_below
@@ -24,7 +24,7 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.states_retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
 from skewless_cli import say
 from skewless_cli.run_view import figure
-from skewless_lake.publication import replayed
+from skewless_lake.publication import replayed, state_now
 
 
 def runs_of(folder: str) -> list[FoundRun]:
@@ -38,10 +38,11 @@ def list_runs(root: str, console: Console) -> None:
     """Print the newest runs of each job, a line each."""
     runs = runs_below(root)
     fs, folders = folders_of_jobs(runs)
+    tables = dict[str, Mapping[str, Identity]]()
     for folder in folders:
         for one in runs_of(as_written(fs, runs, folder))[:10]:
             try:
-                state = state_of(one.run)
+                state = state_now(one.run, tables)
             except SkewlessError as err:
                 state = State("failed", str(err))
             say(console, f"{folder.rpartition('/')[2]}, {one.part}: {state.sentence}; {one.run}", state.kind)
@@ -55,7 +56,7 @@ def show_others(run: RunDirectory, console: Console) -> None:
     if folder.rpartition("/")[2] == job.spec.name:
         for one in runs_of(folder):
             if one.part == job.part and str(one.run) != str(run):
-                say(console, f"the same day:   {state_of(one.run).sentence}: {one.run}")
+                say(console, f"the same day:   {state_now(one.run).sentence}: {one.run}")
 
 
 def run_named(name: str, root: str, date: str | None) -> RunDirectory:

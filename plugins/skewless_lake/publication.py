@@ -12,13 +12,24 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.documents.nights import Finality
+from skewless.documents.quality import State
 from skewless.documents.step_documents import AS_IT_RAN, Replayed, Savings
 from skewless.errors import LostRaceError, RunDirectoryError, SkewlessError, SpecError
 from skewless.history import NightsStore, finality_of, tells_finality, with_run
 from skewless.publication import folder_output
 from skewless.publication.places import beside_folder, beside_output, beside_table
 from skewless.publication.publish import Commit, Target, Turns, Validated, publish, publishing
-from skewless.publication.records import Identity, Overtaken, Publication, record_of, shown_since
+from skewless.publication.records import (
+    Identity,
+    Overtaken,
+    Publication,
+    identity_of,
+    publication_of,
+    published_path,
+    read_manifest,
+    record_of,
+    state_of,
+)
 from skewless.replay import as_it_ran, replay
 from skewless.run.directory import FINALITY, RESULT_STEP, SAVINGS, RunDirectory, replay_document
 from skewless.run.folder import is_object
@@ -231,14 +242,35 @@ def shown_by_table(job: Job) -> dict[str, Identity]:
 
 
 def readers_have(job: Job) -> str:
-    """Which result of its day readers have, and of when, in words; "" where a store or a catalog does not say it."""
-    with suppress(SkewlessError, OSError):
-        if job.spec.output.in_catalog:
-            by = shown_by_table(job).get(job.part.name)
-            return f"readers see that of {by.run}" if by else f"{job.part} has none"
-        when = shown_since(job)
-        return f"readers see that of {when:%d %b %H:%M} UTC" if when else f"{job.part} has none"
+    """Which run's result of its day readers have, in words; "" where a store or a catalog does not say it."""
+    with suppress(SkewlessError, ImportError, OSError):
+        return f"readers see that of {by.run}" if (by := _shown_by(job, {})) else f"{job.part} has none"
     return ""
+
+
+def state_now(run: RunDirectory, tables: dict[str, Mapping[str, Identity]] | None = None) -> State:
+    """``state_of``, and ``superseded`` also if readers have another run's result of its day since.
+
+    Args:
+        tables: what ``shown_by_table`` says of each table; is filled, for the next call.
+    """
+    state, by = state_of(run), None
+    with suppress(SkewlessError, ImportError, OSError):
+        by = _shown_by(run.job(), {} if tables is None else tables) if publication_of(run) else None
+    if by is None or by.job == identity_of(run).job:
+        return state
+    return State("superseded", f"{state.sentence}, and replaced since: readers see that of {by.run}")
+
+
+def _shown_by(job: Job, tables: dict[str, Mapping[str, Identity]]) -> Identity | None:
+    if not job.spec.output.in_catalog:
+        with suppress(FileNotFoundError):
+            manifest = read_manifest(published_path(job))
+            return manifest.by if manifest else None
+        return None
+    if job.output_path not in tables:
+        tables[job.output_path] = shown_by_table(job)
+    return tables[job.output_path].get(job.part.name)
 
 
 def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:

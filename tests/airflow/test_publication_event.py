@@ -21,7 +21,7 @@ from sqlalchemy import select
 from benchmarks.simulation import Simulation
 from skewless.documents.job import PinnedTable
 from skewless.documents.nights import FinalDay, Finality
-from skewless.publication.records import superseded_by
+from skewless.publication.records import Overtaken, identity_of, record_of
 from skewless.run.directory import FINALITY, RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless_airflow.observability.lineage import dataset_name, published_lineage
@@ -105,9 +105,9 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
     # A run with an earlier turn is superseded, which is no failure and no event.
     assert str(bag.dags["publishing"].test(logical_date=LATE, run_after=LATE).state) == "success"
     assert len(_events()) == 1
-    over = superseded_by(late)
-    assert over is not None
-    assert (over.by.run, over.turn) == (str(run), 2)
+    record = record_of(late)
+    assert record is not None
+    assert record.superseded == Overtaken(by=identity_of(run), turn=2)
     # Killed between its record and the end of its task, and tried again.
     publish_run(killed, NIGHT)
     for _ in range(2):  # and cleared

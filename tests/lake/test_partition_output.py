@@ -27,7 +27,7 @@ from skewless.spec import Output
 from skewless_lake.catalogs import Column
 from skewless_lake.partition_output import PartitionOutput, Versions, columns_of, draw_turn
 from skewless_lake.pruning import prune_each
-from skewless_lake.publication import published_parts, publishing_run, readers_have, roll_back
+from skewless_lake.publication import published_parts, publishing_run, readers_have, roll_back, state_now
 from skewless_lake.staged_files import OutputPart
 from skewless_leases import Turns, open_store
 from tests.lake.hive_catalog import hive_catalog, of_hive
@@ -151,6 +151,7 @@ def test_going_back_is_the_same_call_and_undoes_itself(world: World) -> None:
         world.publish(run)
     assert roll_back(world.at(runs[0]), NOW)["run"] == str(runs[0])
     assert world.read(runs[0]) == 1
+    assert [state_now(run).word for run in runs] == ["published", "superseded"]
     world.publish(runs[1])  # its task is cleared: what came after it stays
     assert world.read(runs[0]) == 1
     roll_back(world.at(runs[0]), NOW)

@@ -13,7 +13,7 @@ from skewless.publication.records import Publication, manifest_of, record_of
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import open_location
 from skewless_lake.bucket_output import BucketOutput, draw_turn
-from skewless_lake.publication import readers_have
+from skewless_lake.publication import readers_have, state_now
 from skewless_leases import Turns, open_store
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.publication.days import DAY, seen_while_published, validated
@@ -89,11 +89,12 @@ def test_a_day_is_replaced_and_nothing_is_left_of_the_version_before(
     first = bucket.ready(1)
     assert readers_have(first.job()) == "2026-11-20 has none"
     bucket.published(first)
-    assert re.fullmatch(r"readers see that of \d\d \w{3} \d\d:\d\d UTC", readers_have(first.job()))
+    assert readers_have(first.job()) == f"readers see that of {first}"
     bucket.shows(1)
     assert "two versions" not in caplog.text
     assert tuple(bucket.steps(bucket.ready(2))) == STEPS
     bucket.shows(2)
+    assert state_now(first).word == "superseded"
     assert re.search(r"who lists it has seen files of two versions for \d+ ms", caplog.text)
 
 

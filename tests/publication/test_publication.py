@@ -10,9 +10,9 @@ from skewless.documents.quality import Quarantine, State
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError
 from skewless.publication.folder_output import FolderOutput
 from skewless.publication.publish import Validated, publishing, require_passed
-from skewless.publication.records import Publication, identity_of, published_path, state_of, superseded_by
+from skewless.publication.records import Publication, identity_of, publication_of, published_path, state_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless_lake.publication import readers_have
+from skewless_lake.publication import readers_have, state_now
 from tests.publication.days import DAY, NOW, beside, kept, left_over, manifest, published, texts, turns_of, validated
 from tests.unit import synthetic
 
@@ -51,6 +51,9 @@ def test_a_newer_run_replaces_the_day_whole_and_the_older_cannot_undo_it(tmp_pat
     first = published(older)
     published(newer)
     assert published(older) == first
+    assert state_now(newer) == State("published", "published")
+    told = f"published, and replaced since: readers see that of {newer}"
+    assert state_now(older) == State("superseded", told)
     assert texts(out / DAY) == ["new"]
     assert kept(out) == [["old", "old"]]
     assert [path.name for path in out.iterdir()] == [DAY]
@@ -64,7 +67,7 @@ def test_failed_quality_publishes_nothing_and_names_the_expectation(tmp_path: Pa
         QualityError, match=r"^1 of 1 checks failed: \S.* \(3 of 7.*nothing of this run is published; run \S+/2\."
     ):
         published(bad)
-    with pytest.raises(QualityError, match=r"published: readers see that of \d\d \w+ \d\d:\d\d UTC; run \S+/2\."):
+    with pytest.raises(QualityError, match=r"published: readers see that of \S+/1; run \S+/2\."):
         require_passed(bad, Validated.of(bad).report, readers_have(bad.job()))
     first = validated(tmp_path / "3", tmp_path / "else", {"a.txt": "bad"}, turn=2, success=False)
     assert readers_have(first.job()) == "2026-11-20 has none"
@@ -174,7 +177,7 @@ def test_the_draft_of_a_second_attempt_that_was_killed_goes_when_its_run_is_call
     for run in (newer, older):
         published(run)
     run = older if superseded else newer
-    assert (superseded_by(run) is not None) == superseded
+    assert (publication_of(run) is None) == superseded
     # An attempt that was paused when it found nothing published, and was killed while it built.
     (beside(out) / "drafts" / DAY / f"{run.job().turn}-0123456789ab.building").mkdir()
     published(run)
@@ -187,7 +190,7 @@ def test_where_the_store_of_turns_was_lost_the_published_folder_knows_the_turn(t
     shutil.rmtree(beside(out) / "turns")
     published(older)
     assert texts(out / DAY) == ["newer"]
-    assert superseded_by(older) is not None
+    assert publication_of(older) is None
     assert turns_of(out).look(DAY).finished == 3
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.stage_report import Histogram, TaskLoad
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_cli.run_view import hottest
 from skewless_spark.stage import state_counts
 from skewless_spark.stage.measured_stage import key_histogram
 from skewless_spark.stage.routes import Stage
@@ -39,7 +40,7 @@ VALUES: dict[str, pa.Array] = {
     "int": pa.array([0, -1, 2**31 - 1, -(2**31), 7, None], pa.int32()),
     "boolean": pa.array([True, False, None]),
     "date": pa.array([dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(9999, 12, 31), None]),
-    "distant dates": pa.array([-1_000_000, 5_000_000, None], pa.date32()),
+    "distant dates": pa.array([-(2**31), -1_000_000, 5_000_000, 2**31 - 1, None], pa.date32()),
     "timestamp": pa.array([0, -1, 1_700_000_000_123_456, None], pa.timestamp("us", "UTC")),
     "decimal": pa.array([decimal.Decimal(x) for x in ("0.000001", "-1.5", "123456.000000", "0")], pa.decimal128(12, 6)),
     "tiny decimal": pa.array([decimal.Decimal("0.0000001"), decimal.Decimal(1), None], pa.decimal128(12, 7)),
@@ -96,6 +97,7 @@ def test_the_driver_and_spark_make_the_same_histogram(
     spec = spec_of(path, names, aggregates, routing={**SEVERAL_STAGES, "head_limit": 5})
     run, reports = reduce_job(spark, spec, tmp_path / "run")
     assert any(report.backlog_rows for report in reports)
+    assert len(hottest(run)[1]) > 2
     for report in reports:
         here, by_spark = both_ways(spark, run, report.stage, report.tasks, monkeypatch)
         assert here.model_dump() == by_spark.model_dump() == report.histogram.model_dump()

@@ -65,7 +65,7 @@ def canonical_text(column: str, spark_type: str) -> str:
 
 
 def key_text(columns: Sequence[str], spark_types: Sequence[str]) -> str:
-    """The key text of one or several key columns; see ``skewless.routing.hashing.encode_columns``.
+    """The key text of one or several key columns; see ``skewless.routing.hashing.decode_columns``.
 
     A single key column gives null for null, and such a row is routed by its origin. Several columns never give null:
     a null among them is a value like any other.
@@ -111,11 +111,11 @@ def _arrow_text(column: pa.Array, spark_type: str) -> pa.Array:
     match spark_type:
         case "timestamp":
             return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).cast(pa.string()).cast(pa.binary())
-        case "date":
-            text = column.cast(pa.string()).cast(pa.binary())
-            return pc.if_else(
-                pc.greater(column.cast(pa.int32()), _LAST_PLAIN_DAY), pc.binary_join_element_wise(b"+", text, b""), text
-            )
+        case "date":  # Arrow has no years beyond 32,767, numpy none of fewer than four digits behind a minus
+            far = pc.fill_null(pc.greater(pc.abs(column.cast(pa.int32()).cast(pa.int64())), _LAST_PLAIN_DAY), False)
+            days = column.filter(far).to_numpy(zero_copy_only=False)
+            signed = [f"+{text}" if text[0] != "-" else text for text in np.datetime_as_string(days).tolist()]
+            return pc.replace_with_mask(column.cast(pa.string()), far, pa.array(signed, pa.string())).cast(pa.binary())
         case "binary":
             return _hex(column)
         case "string":

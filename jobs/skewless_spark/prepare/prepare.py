@@ -19,7 +19,6 @@ from skewless.history import input_checks
 from skewless.planner.engine_choice import combined_unseen, first_choice, to_be_found_out
 from skewless.planner.first_plan import first_decision, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
-from skewless.routing.hashing import encode_columns
 from skewless.routing.plan import GOLDEN_SECTION, RoutingPlan
 from skewless.run.directory import INPUT_CHECKS, RunDirectory
 from skewless.run.folder import open_location
@@ -29,6 +28,7 @@ from skewless.spec.routing import ENGINES
 from skewless.spec.spec import JobSpec
 from skewless.standing.states_retention import pin
 from skewless_lake.publication import drawn_turn, latest_turn
+from skewless_spark.aggregates.keys import arrow_key_text
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.earlier_runs import skipped_parts
 from skewless_spark.prepare.freezing import check_spec, freeze, key_counts
@@ -234,13 +234,11 @@ def _texts(job: Job, keys: pa.Table) -> list[str | None] | None:
     if any(job.key_types[name] not in TOLD_TYPES for name in job.spec.key):
         return None
     null = NULL_KEY if job.forwards_states else None
+    columns, types = zip(*((keys[name].combine_chunks(), job.key_types[name]) for name in job.spec.key), strict=True)
     try:
-        columns = [keys[name].cast(pa.string()).to_pylist() for name in job.spec.key]
+        return [null if text is None else text.decode() for text in arrow_key_text(columns, types).to_pylist()]
     except UnicodeDecodeError:
         return None  # bytes that are not UTF-8
-    if len(columns) == 1:
-        return [null if text is None else text for text in columns[0]]
-    return [encode_columns(texts) for texts in zip(*columns, strict=True)]
 
 
 def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:

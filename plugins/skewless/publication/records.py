@@ -1,6 +1,5 @@
 """The records of a publication: the manifest in the published folder, and the record in the run directory."""
 
-import datetime as dt
 import os
 import re
 from pathlib import Path
@@ -153,22 +152,21 @@ def publication_of(run: RunDirectory) -> Publication | None:
     return record if record is not None and record.superseded is None else None
 
 
-def superseded_by(run: RunDirectory) -> Overtaken | None:
-    """The run by which this one was superseded, if it was."""
-    record = record_of(run)
-    return record.superseded if record is not None else None
-
-
 def manifest_of(folder: Path | str) -> VersionManifest | None:
     """The manifest of a version; None if it cannot be read: it was lost, or the folder is not a version of ours."""
-    where = f"{folder}/{MANIFEST}"
     try:
-        if not is_object(where):
-            return parsed_manifest(Path(where).read_bytes(), where)
-        fs, path = open_location(where)
-        return parsed_manifest(fs.cat_file(path), where)
+        return read_manifest(folder)
     except (ImportError, OSError):
         return None
+
+
+def read_manifest(folder: Path | str) -> VersionManifest | None:
+    """The manifest of a version; None if it is damaged, an ``OSError`` if it cannot be read."""
+    where = f"{folder}/{MANIFEST}"
+    if not is_object(where):
+        return parsed_manifest(Path(where).read_bytes(), where)
+    fs, path = open_location(where)
+    return parsed_manifest(fs.cat_file(path), where)
 
 
 def parsed_manifest(content: bytes, where: str) -> VersionManifest | None:
@@ -177,17 +175,3 @@ def parsed_manifest(content: bytes, where: str) -> VersionManifest | None:
         return VersionManifest.from_sealed(content, where)
     except DocumentError:
         return None
-
-
-def shown_since(job: Job) -> dt.datetime | None:
-    """When the version was made that readers of a day see; None if there is none, an ``OSError`` if it is not known."""
-    folder = published_path(job)
-    try:
-        if is_object(folder):
-            fs, path = open_location(f"{folder}/{MANIFEST}")
-            when: dt.datetime = fs.modified(path)
-        else:
-            when = dt.datetime.fromtimestamp(Path(folder, MANIFEST).stat().st_mtime, dt.UTC)
-    except FileNotFoundError:
-        return None
-    return when if manifest_of(folder) is not None else None

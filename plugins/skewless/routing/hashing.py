@@ -22,21 +22,8 @@ BUCKET_SALT = 0x5BD1
 BUCKET_SEED = mmh3.hash(struct.pack("<i", BUCKET_SALT), KEY_SEED, signed=False)
 
 
-def encode_columns(values: Sequence[str | None]) -> str:
-    """Encode the texts of several key columns as one text, unambiguously.
-
-    Each column becomes ``<utf-8 length>:<text>,`` (a netstring), a null becomes ``~,``.
-    No two different sequences give the same text, since the length says where each ends.
-
-    >>> encode_columns(["a", None, "b,c"])
-    '1:a,~,3:b,c,'
-    """
-    parts = ["~," if value is None else f"{len(value.encode())}:{value}," for value in values]
-    return "".join(parts)
-
-
 def decode_columns(text: str) -> list[str | None] | None:
-    """The texts of several key columns; None if this is not all of what ``encode_columns`` gives.
+    """The texts of several key columns, each as ``<utf-8 length>:<text>,`` (a netstring), null as ``~,``; None if not.
 
     >>> decode_columns("1:a,~,3:b,c,")
     ['a', None, 'b,c']

@@ -20,15 +20,7 @@ from skewless.documents.step_documents import (
     own_name,
 )
 from skewless.planner.policies import POLICIES
-from skewless.publication.records import (
-    PUBLISHED,
-    Overtaken,
-    Publication,
-    publication_of,
-    record_of,
-    state_of,
-    superseded_by,
-)
+from skewless.publication.records import PUBLISHED, Overtaken, Publication, publication_of, record_of, state_of
 from skewless.run.directory import COMPARISON_STEP, QUALITY_STEP, RESULT_STEP, SAVINGS, RunDirectory
 from skewless.run.step_names import COMPARE, PUBLISH
 from skewless.run.step_times import TIMES, TimeLine, times_of, times_of_step, waterfall, work_seconds
@@ -192,7 +184,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
     decisions = tuple(decision for stage in decided if (decision := read_decision(run, stage)))
     quality = read_quality(run)
     epoch, keys = _keys(run, stages)
-    window = read_window(run) if job else None
+    window, record = read_window(run) if job else None, record_of(run)
     going_on, times = airflow is not None and airflow.going_on, read_times(run) if job else []
     tries = failed_tries(run)
     steps = _steps(run, job, stages, decisions, quality, tasks, times, tries, going_on=going_on)
@@ -204,7 +196,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         overall=certificate_of(whole_job(run), [stage.figures for stage in stages]) if stages else None,
         keys=keys, keys_epoch=epoch, quality=quality,
         ledger=_ledger(run, stages, quality, window.kept_rows if window else 0),
-        publication=publication_of(run), superseded=superseded_by(run), stands=read_state(run)[0],
+        publication=publication_of(run), superseded=record.superseded if record else None, stands=read_state(run)[0],
         failures=tuple(map(str, tries)), faults=read_faults(unfinished, tries, quality, airflow), going_on=going_on,
         work_seconds=work_seconds(times), times=tuple(waterfall(times)), window=window,
         savings=read_savings(run) if job else None, comparison=read_comparison(run),
