@@ -140,8 +140,7 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
             parquet = pq.ParquetFile(opened)
             kinds = {field.name: field.type for field in parquet.schema_arrow}
             # Python has no days and times beyond the year 9999.
-            dated = {name for name, kind in kinds.items() if pa.types.is_date(kind) or pa.types.is_timestamp(kind)}
-            texts = pa.schema([(name, pa.string() if name in dated else kind) for name, kind in kinds.items()])
+            texts = [(name, pa.string() if pa.types.is_temporal(kind) else kind) for name, kind in kinds.items()]
             numbers = {name for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_floating(kind)}
             by = by or next((name for name in spec.aggregates if name in numbers), None)
             for whole in parquet.iter_batches():
@@ -149,7 +148,7 @@ def hottest(run: RunDirectory) -> tuple[str | None, list[dict[str, Any]]]:
                 batch = whole.filter(pc.equal(whole[WINDOW_COLUMN], several[-1])) if several else whole
                 order = None if by is None else pc.sort_indices(batch, sort_keys=[(by, "descending")])
                 first = (batch if order is None else batch.take(order[:_SHOWN])).slice(0, _SHOWN)
-                rows = [*best, *first.cast(texts).to_pylist()]
+                rows = [*best, *first.cast(pa.schema(texts)).to_pylist()]
                 best = rows[:_SHOWN] if by is None else heapq.nlargest(_SHOWN, rows, key=lambda row: row[by] or 0)
     return by, best
 

@@ -37,8 +37,7 @@ def runs_of(folder: str) -> list[FoundRun]:
 def list_runs(root: str, console: Console) -> None:
     """Print the newest runs of each job, a line each."""
     runs = runs_below(root)
-    fs, folders = folders_of_jobs(runs)
-    tables = dict[str, Mapping[str, Identity]]()
+    (fs, folders), tables = folders_of_jobs(runs), dict[str, Mapping[str, Identity]]()
     for folder in folders:
         for one in runs_of(as_written(fs, runs, folder))[:10]:
             try:

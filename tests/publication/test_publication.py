@@ -51,9 +51,8 @@ def test_a_newer_run_replaces_the_day_whole_and_the_older_cannot_undo_it(tmp_pat
     first = published(older)
     published(newer)
     assert published(older) == first
-    assert state_now(newer) == State("published", "published")
-    told = f"published, and replaced since: readers see that of {newer}"
-    assert state_now(older) == State("superseded", told)
+    assert state_now(newer) == state_of(newer)
+    assert state_now(older) == State("superseded", f"published, and replaced since: readers see that of {newer}")
     assert texts(out / DAY) == ["new"]
     assert kept(out) == [["old", "old"]]
     assert [path.name for path in out.iterdir()] == [DAY]

@@ -142,6 +142,8 @@ def test_an_auditor_needs_one_file_and_neither_spark_nor_skewless(spark: SparkSe
     told = subprocess.run([sys.executable, "-I", str(checker), str(path)], capture_output=True, text=True, check=False)
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout == "\n".join([*audited(path.read_text(), 20), ""])
+    told = subprocess.run([sys.executable, "-I", str(checker)], capture_output=True, text=True, check=False)
+    assert told.stderr.startswith("Check a certificate of Skewless:")
     run_job(spark, run.job().spec, tmp_path / "again")
     with pytest.raises(SkewlessError, match="was not published by"):
         certificate_of(run)

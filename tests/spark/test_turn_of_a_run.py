@@ -1,4 +1,4 @@
-"""``prepare`` draws the turn of a run, once, and before it lists the input."""
+"""``prepare`` draws the turn of a run, once, and before it lists the input; or lists again."""
 
 import datetime as dt
 import io
@@ -49,11 +49,11 @@ def test_each_run_has_a_later_turn_and_a_retry_finds_its_own(root: Path) -> None
     assert [prepared(root, name).job().turn for name in ("one", "two", "one", "three")] == [1, 2, 1, 3]
 
 
-def test_a_turn_is_drawn_before_the_input_is_listed(root: Path) -> None:
+def test_a_run_that_is_refused_leaves_nothing_beside_a_new_output(root: Path) -> None:
     shutil.rmtree(root / "input")
     with pytest.raises(InputError):
         prepared(root, "one")
-    assert Turns(open_store(f"{beside(f'{root}/out')}/turns")).draw() == 2
+    assert not beside(f"{root}/out").exists()
 
 
 def test_where_the_store_of_turns_was_lost_the_turn_is_above_the_published_one(root: Path) -> None:
@@ -66,23 +66,25 @@ def test_where_the_store_of_turns_was_lost_the_turn_is_above_the_published_one(r
     assert [prepared(root, name).job().turn for name in ("two", "three")] == [42, 43]
 
 
+@pytest.mark.parametrize(("before", "turn"), [([], 1), (["zero"], 3)], ids=["of a new output", "later"])
 def test_a_run_that_was_overtaken_while_it_listed_its_input_lists_it_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch, before: list[str], turn: int
 ) -> None:
     """Else the earlier run, with the earlier input, would have the later turn."""
-    later = validated(root / "later", root / "out", {"a.txt": "x"}, turn=2)
+    assert [prepared(root, name).job().turn for name in before] == [1] * len(before)
+    later = validated(root / "later", root / "out", {"a.txt": "x"}, turn=turn)
 
     def overtaken(*args: Any, **kwargs: Any) -> Job:
         job = freeze(*args, **kwargs)
         if not (root / "out").exists():
-            assert Turns(open_store(f"{beside(f'{root}/out')}/turns")).draw() == 2
+            assert Turns(open_store(f"{beside(f'{root}/out')}/turns")).draw() == turn
             assert publish_now(later).superseded is None
             pq.write_table(pa.table({"key": ["c"]}), root / "input" / "two.parquet")
         return job
 
     monkeypatch.setattr("skewless_spark.prepare.prepare.freeze", overtaken)
     job = prepared(root, "one").job()
-    assert (job.turn, len(job.units)) == (3, 2)
+    assert (job.turn, len(job.units)) == (4 if before else 3, 2)
 
 
 def test_a_run_that_was_superseded_is_shown_as_such(tmp_path: Path) -> None:

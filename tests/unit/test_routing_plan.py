@@ -2,7 +2,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -158,7 +158,6 @@ def test_columns_are_encoded_as_netstrings(values: list[str | None], text: str) 
 
 
 @given(st.lists(st.none() | st.text(st.sampled_from("~:,01a\0ä"), max_size=4), min_size=2, max_size=4))
-@example([None, "~,"])
 def test_columns_are_read_of_their_text(values: list[str | None]) -> None:
     (text,) = arrow_key_text([pa.array([value], pa.string()) for value in values], ["string"] * len(values)).to_pylist()
     assert decode_columns(text.decode()) == values

@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_621,
+    "lines of the product": 47_624,
     "lines of tests": 44_894,
     "words of pages": 49_996,
     "fields of a spec": 88,

@@ -19,6 +19,7 @@ from skewless.history import input_checks
 from skewless.planner.engine_choice import combined_unseen, first_choice, to_be_found_out
 from skewless.planner.first_plan import first_decision, first_plan, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
+from skewless.publication.places import beside_output
 from skewless.routing.plan import GOLDEN_SECTION, RoutingPlan
 from skewless.run.directory import INPUT_CHECKS, RunDirectory
 from skewless.run.folder import open_location
@@ -71,11 +72,15 @@ def prepare(
         check_kept(spec, root, {"run directory": str(run)}, where)
         warm_from = earlier_runs.newest_in_tasks(run, spec, 2)
         publishes, job, shown = last_step_of(spec).publishes, None, 0
+        fs, turns = open_location(f"{beside_output(spec, output_path, root)}/turns")
+        first = publishes and not fs.exists(turns)
         # Again if a prune came in between, or a later run that has published: the turn is drawn before the listing.
+        # Only the first of all is drawn after it: a run that is refused leaves nothing beside a new output.
         while job is None or 0 < job.turn <= shown or (job.window is not None and not pin(job.window, run)):
-            turn = drawn_turn(spec, output_path, root, shown) if publishes else 0
-            job = freeze(spec, date, root, where, hour=hour, master=master).model_copy(update={"turn": turn})
-            shown = latest_turn(job) if publishes else 0
+            turn = drawn_turn(spec, output_path, root, shown) if publishes and not first else 0
+            job = freeze(spec, date, root, where, hour=hour, master=master)
+            job = job.model_copy(update={"turn": drawn_turn(spec, output_path, root) if first else turn})
+            shown, first = job.turn if first and job.turn > 1 else latest_turn(job) if publishes else 0, False
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
         spark = SparkSession.getActiveSession()
