@@ -56,7 +56,7 @@ class SkewlessError(Exception):
         self.where, self.required, self.came, self.hint = where, required, came, hint
         sentence = f"{where}: expected {required}, but got {came}" if required else f"{where}: {came}"
         sentence = f"{sentence}; {hint}" if hint else sentence
-        super().__init__(sentence if sentence.endswith("?") else f"{sentence}.")
+        super().__init__(sentence if sentence.endswith(("?", "...")) else f"{sentence}.")
 
     @classmethod
     def saying(cls, where: str, fact: str, hint: str = "") -> Self:

@@ -130,7 +130,8 @@ def adopt_job(
         source = job.read_text(encoding="utf-8")
         statement = statement_of(query_of_program(source) if job.suffix == ".py" else source)
     except (OSError, UnicodeDecodeError) as err:
-        raise SpecError.saying(str(job), f"the file cannot be read: {err}", "name a .sql or a .py file") from None
+        fact = f"the file cannot be read ({getattr(err, 'strerror', 'it is not UTF-8')})"
+        raise SpecError.saying(str(job), fact, "name a .sql or a .py file") from None
     except PydanticCustomError as err:
         context = err.context or {}
         raise SpecError(str(job), str(context["required"]), str(context["came"]), context["hint"]) from None
@@ -138,15 +139,15 @@ def adopt_job(
     if unknown := next((one for one in places if one not in statement.tables or not places[one]), None):
         known = ", ".join(statement.tables)
         raise SpecError("--table", f"NAME=PATH for tables of the query: {known}", repr(unknown))
-    if not (other := beside or statement.other):
-        raise SpecError("--beside", f"the result that {job} has, as parquet:/lake/old/{{date}}", "none")
-    sources = {one: input_of(places.get(one) or f"catalog:{one}") for one in statement.tables}
     sources = {
-        one: {key: value for key, value in source.items() if value != "parquet"} for one, source in sources.items()
+        one: {key: value for key, value in input_of(places.get(one) or f"catalog:{one}").items() if value != "parquet"}
+        for one in statement.tables
     }
     name = name or plain_name(statement.target.rpartition(".")[2] or job.stem, "job")
-    text = adopted_text(name, statement, sources, _first_output(root, name), other)
-    parse_spec(text, f"spec {folder / name}.yaml")
+    text = adopted_text(name, statement, sources, _first_output(root, name), beside or statement.other or "none")
+    parse_spec(text, str(job))
+    if not (beside or statement.other):
+        raise SpecError("--beside", f"the result that {job} has, as parquet:/lake/old/{{date}}", "none")
     paths = write_new(folder, {f"{name}.yaml": text, f"{name}_dag.py": DAG.format(name=name)})
     day = f" --date {dt.datetime.now(tz=dt.UTC).date() - dt.timedelta(days=1)}" if "{date" in text else ""
     return paths, " && ".join(f"skewless {verb} {shlex.quote(str(paths[0]))}{day}" for verb in ("check", "run"))

@@ -14,7 +14,7 @@ RESULT = "result"
 _CLAUSES = {
     "limit": "no LIMIT; a report reads the first rows of the published table",
     "offset": "no OFFSET",
-    "qualify": "no QUALIFY",
+    "qualify": "no QUALIFY; filter in a view of the published table",
     "windows": "no WINDOW",
     "sort": "ORDER BY in place of SORT BY",
     "cluster": "no CLUSTER BY",

@@ -60,7 +60,7 @@ def parsed(text: str) -> exp.Expr:
         said = re.split(" but got <|\\.\n", faults[0]["description"])[0] if faults else one_line(str(err), 80)
         raise unmet("a query of Spark SQL", f"{at}{said}") from None
     if len(statements) != 1:
-        raise unmet("one query", f"{len(statements)} statements")
+        raise unmet("one query", f"{len(statements)} statements", "write it alone, with that of a view in WITH")
     return statements[0]
 
 

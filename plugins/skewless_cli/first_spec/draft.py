@@ -63,7 +63,7 @@ dag = build_dag(Path(__file__).with_name("{name}.yaml"))
 '''
 
 
-_TEMPLATE = r"\{\{.*?\}\}|\{%.*?%\}|\$\{.*?\}"
+_TEMPLATE, _DAY = r"\{\{.*?\}\}|\{%.*?%\}|\$\{.*?\}", r"\d{4}-\d\d-\d\d"
 
 
 class Statement(NamedTuple):
@@ -97,7 +97,7 @@ def statement_of(text: str) -> Statement:
     text = dedent(text).strip().rstrip(";").rstrip()
     if template := re.search(r"\{\{\s*(config|ref|source)\b.*?\}\}|\{%.*?%\}|\{#.*?#\}", text, re.DOTALL):
         raise unmet("a query without templates", template[0], "dbt compile writes it below target/compiled")
-    tree, target, other = parsed(text), "", ""
+    tree, target, other, fixed = parsed(text), "", "", _TEMPLATE
     if isinstance(tree, exp.Insert | exp.Create):
         into, having, tree = tree.find(exp.Table), tree.args.get("with_"), tree.expression
         if into is None or tree is None:
@@ -105,17 +105,19 @@ def statement_of(text: str) -> Statement:
         tree, target = select_of(tree), full_name(into)
         tree.set("with_", having or tree.args.get("with_"))
         days = [
-            re.sub(rf"{_TEMPLATE}|\d{{4}}-\d\d-\d\d", "{date}", written(one))
+            re.sub(f"{_TEMPLATE}|{_DAY}", "{date}", written(one))
             for one in (into.args.get("partition") or exp.Partition()).expressions
             if isinstance(one, exp.EQ)
         ]
+        # The day that is written is of one run; where the rows are chosen by it, too, it would be that of each.
+        fixed = "|".join([_TEMPLATE, *re.findall(_DAY, str(into.args.get("partition", "")))])
         other = f"SELECT * FROM {target}" + (f" WHERE {' AND '.join(days)}" if days else "")  # noqa: S608  # nothing is run
         # Its own text, if the rest is all of it, has its lines and comments.
         begins = (text[one.start() :] for one in re.finditer(r"\b(WITH|SELECT)\b", text, re.IGNORECASE))
         text = next((rest for rest in begins if _parses_as(rest, tree)), written(tree))
-    if template := re.search(_TEMPLATE, text, re.DOTALL):
+    if template := re.search(fixed, text, re.DOTALL):
         raise unmet(
-            "a query of all rows of its tables, without templates", template[0],
+            "a query of all rows of its tables, not of one day", template[0],
             "leave its condition out, and give the table a path with {date}",
         )  # fmt: skip
     return Statement(text, tables_of(select_of(tree)), target, other)
@@ -140,7 +142,7 @@ def query_of_program(source: str) -> str:
         raise unmet("a Python program", str(err)) from None
     calls = [one for one in nodes if isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "sql" and one.args]
     if len(calls) != 1:
-        raise unmet('one call of spark.sql("...")', f"{len(calls)}")
+        raise unmet('one call of spark.sql("...")', f"{len(calls)}", "write the query into a .sql file")
     text = getattr(calls[0].args[0], "value", None)
     if not isinstance(text, str):
         raise unmet(
