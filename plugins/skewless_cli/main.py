@@ -189,7 +189,7 @@ def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = "dat
 
 @app.command()
 def show(
-    run: Annotated[str | None, typer.Argument(help="As for replay.", show_default="a list of runs")] = None,
+    run: Annotated[str | None, typer.Argument(help="A run directory; or a job, for its newest run.", show_default="a list of runs")] = None,
     date: DayOfRun = None,
     root: Root = "data",
     times: Annotated[bool, typer.Option("--times", help="Instead: where the time of its steps went.")] = False,
@@ -276,7 +276,7 @@ def costs(
     as_json: AsJson = False,
 ) -> None:
     """Show what nights have cost: core-seconds used, idle, lost to skew and to tries again, and under plain hashing."""
-    first = None if since is None else part_named(since, None, "UTC", "day", "--since, a ").date
+    first = None if since is None else part_named(since, None, "UTC", "day", "--since ").date
     bills = views.costs_as_object(root, job, first)
     if as_json:
         _print_json(bills)
@@ -414,9 +414,9 @@ def restate(
     """
     loaded = load_spec(spec, tuple(overrides or ()))
     zone = loaded.schedule.timezone
-    begin = part_named(first, None, zone, "day", "--from, a ").date
+    begin = part_named(first, None, zone, "day", "--from ").date
     today = part_at(dt.datetime.now(tz=dt.UTC), zone, "day").date
-    end = today if last is None else part_named(last, None, zone, "day", "--to, a ").date
+    end = today if last is None else part_named(last, None, zone, "day", "--to ").date
     if end < begin:
         raise SpecError("--to", f"a day from {begin} on", str(end))
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
@@ -509,8 +509,8 @@ def doctor(
 ) -> None:
     """Say whether all that jobs need is here: each thing in one line, good or with the command that mends it.
 
-    It looks at Python, Java, packages, the data root, Airflow and the specs, and changes nothing. Exit code 2 if
-    something is wrong.
+    It looks at Python, Java, packages, the data root, Airflow and the specs, and changes nothing.
+    Exit code 2 if something is wrong.
     """
     usual = "jobs/catalog" if Path("jobs/catalog").is_dir() else ""
     findings = []

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from skewless.errors import MachineError
+from skewless.errors import MachineError, SpecError
 from skewless.run.folder import open_location
 
 _LIST, _ENVIRONMENT, _ENTRY = "package.json", "environment.tar.gz", "skewless_spark/entries/pipeline.py"
@@ -51,11 +51,15 @@ def package(into: str) -> str:
         fs, root = open_location(into.rstrip("/"))
         place = f"{number}-{digest[:12]}"
         if not fs.exists(f"{root}/{place}/{_LIST}"):
+            try:
+                fs.makedirs(f"{root}/{place}", exist_ok=True)
+            except OSError as err:
+                fact = f"it cannot be written to ({err.strerror})"
+                raise SpecError.saying(into, fact, "name another folder, or URL") from None
             _environment(folder / "environment", folder / "requirements.txt", folder / wheel)
             pack(str(folder / "environment"), str(folder / _ENVIRONMENT))
             sums[_ENVIRONMENT] = hashlib.sha256((folder / _ENVIRONMENT).read_bytes()).hexdigest()
             (folder / _LIST).write_text(json.dumps({"python": sys.version, "sha256": sums}, indent=1))
-            fs.makedirs(f"{root}/{place}", exist_ok=True)
             for file in (*sums, _LIST):  # the list comes last: with it the folder is whole
                 fs.put_file(str(folder / file), f"{root}/{place}/{file}")
     return f"{into.rstrip('/')}/{place}"
