@@ -241,7 +241,7 @@ CAUSES = (
     Cause(InputError, r"(?:\[[A-Z_.0-9]+\] )([^\n]*?)\s*SQLSTATE: (?:22\w{3}|P0001)\b"
           r"|\[(?:\w*OVERFLOW|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|INVALID_ARRAY_INDEX\w*)\] ([^\n]*)", "the rows",
           "values that the job's expressions take", "",
-          "leave such rows out by map.where, or use try_cast or try_divide in map.select"),
+          "leave such rows out by WHERE or map.where, or use try_cast or try_divide"),
 )  # fmt: skip
 
 

@@ -189,7 +189,7 @@ def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = "dat
 
 @app.command()
 def show(
-    run: Annotated[str | None, typer.Argument(help="A run directory; or a job, for its newest run.", show_default="a list of runs")] = None,
+    run: Annotated[str | None, typer.Argument(help="A run directory, or a job.", show_default="a list of runs")] = None,
     date: DayOfRun = None,
     root: Root = "data",
     times: Annotated[bool, typer.Option("--times", help="Instead: where the time of its steps went.")] = False,
@@ -441,9 +441,7 @@ def init(
             "table; or an Iceberg table, as catalog.namespace.table.",
         ),
     ],
-    name: Annotated[
-        str | None, typer.Option(help="The name of the job.", show_default="that of the input and of the key")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the job.", show_default="of input and key")] = None,
     into: Annotated[Path, typer.Option(help="The folder in which the two files are written.")] = Path(),
     root: Root = "data",
 ) -> None:
@@ -480,9 +478,7 @@ def adopt(
         str | None,
         typer.Option(metavar="OTHER", help="The old result, as --with of compare.", show_default="the written table"),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="The name of the job.", show_default="that of the written table, or of the file")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the job.", show_default="of table or file")] = None,
     into: Annotated[Path, typer.Option(help="The folder in which the two files are written.")] = Path(),
     root: Root = "data",
 ) -> None:

@@ -54,8 +54,7 @@ def package(into: str) -> str:
             try:
                 fs.makedirs(f"{root}/{place}", exist_ok=True)
             except OSError as err:
-                fact = f"it cannot be written to ({err.strerror})"
-                raise SpecError.saying(into, fact, "name another folder, or URL") from None
+                raise SpecError.saying(into, f"it cannot be written to ({err.strerror})", "name another") from None
             _environment(folder / "environment", folder / "requirements.txt", folder / wheel)
             pack(str(folder / "environment"), str(folder / _ENVIRONMENT))
             sums[_ENVIRONMENT] = hashlib.sha256((folder / _ENVIRONMENT).read_bytes()).hexdigest()

@@ -18,7 +18,7 @@ from rich.console import Console
 from skewless.documents.job import Job
 from skewless.documents.quality import Comparison
 from skewless.documents.stage_report import Decision, StageReport
-from skewless.errors import InputError, MachineError, QualityError, SpecError
+from skewless.errors import InputError, MachineError, QualityError, SpecError, counted
 from skewless.history import input_checks
 from skewless.planner.engine_choice import fits_one_process
 from skewless.publication.records import record_of
@@ -76,11 +76,10 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> tuple[str, Jo
         names = ", ".join(span.name for span in job.window.windows)
         late = f", {job.window.ignored_files:,} late files left out" if job.window.ignored_files else ""
         kept = [(part.base_states, part.files) for part in job.window.parts if part.base]
-        states, own = (sum(file.size_bytes for of_part in kept for file in of_part[at]) for at in (0, 1))
-        window = (
-            f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
-            f"{job.window.unchanged_rows:,} rows in kept states of {states:,} bytes, for files of {own:,}{late}"
-        )
+        window = f"; window of {names}: {counted(len(job.window.parts), 'part')} with files{late}"
+        if kept:
+            states, own = (sum(file.size_bytes for of_part in kept for file in of_part[at]) for at in (0, 1))
+            window += f"; {job.window.unchanged_rows:,} rows in kept states of {states:,} bytes, for files of {own:,}"
     fixed = re.search(r"20\d\d([-_/]?)[01]\d\1[0-3]\d", spec.input.path)
     dated = f" warned: its path names {fixed[0]} in each run; {{date}} is the day that it computes." if fixed else ""
     small = " So few rows take DuckDB or polars seconds in one process." if fits_one_process(job) else ""
@@ -130,15 +129,15 @@ def adopt_job(
         source = job.read_text(encoding="utf-8")
         statement = statement_of(query_of_program(source) if job.suffix == ".py" else source)
     except (OSError, UnicodeDecodeError) as err:
-        fact = f"the file cannot be read ({getattr(err, 'strerror', 'it is not UTF-8')})"
-        raise SpecError.saying(str(job), fact, "name a .sql or a .py file") from None
+        raise SpecError.saying(
+            str(job), f"the file cannot be read ({getattr(err, 'strerror', err)})", "name another"
+        ) from None
     except PydanticCustomError as err:
         context = err.context or {}
         raise SpecError(str(job), str(context["required"]), str(context["came"]), context["hint"]) from None
     places = dict(one.partition("=")[::2] for one in tables)
     if unknown := next((one for one in places if one not in statement.tables or not places[one]), None):
-        known = ", ".join(statement.tables)
-        raise SpecError("--table", f"NAME=PATH for tables of the query: {known}", repr(unknown))
+        raise SpecError("--table", f"NAME=PATH for tables of the query: {', '.join(statement.tables)}", repr(unknown))
     sources = {
         one: {key: value for key, value in input_of(places.get(one) or f"catalog:{one}").items() if value != "parquet"}
         for one in statement.tables

@@ -244,7 +244,8 @@ def shown_by_table(job: Job) -> dict[str, Identity]:
 def readers_have(job: Job) -> str:
     """Which run's result of its day readers have, in words; "" where a store or a catalog does not say it."""
     with suppress(SkewlessError, ImportError, OSError):
-        return f"readers see that of {by.run}" if (by := _shown_by(job, {})) else f"{job.part} has none"
+        by = _shown_by(job, {})
+        return f"readers see that of {by.run}" if by else f"readers have no result of {job.part}"
     return ""
 
 

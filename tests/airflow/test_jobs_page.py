@@ -173,7 +173,7 @@ def test_a_day_that_failed_stays_failed_whatever_other_days_do_until_a_run_of_it
     found = {one.part: one for one in parts_of(lines, Timing("", None), "", _NOW, 0.0)}
     states = [found[f"2026-11-{day}"].state for day in (21, 22, 23, 24)]
     assert states == ["failed", "warned", "published", "failed"]
-    assert found["2026-11-24"].readers == "Tue 24 Nov has none"
+    assert found["2026-11-24"].readers == "readers have no result of Tue 24 Nov"
     assert found["2026-11-21"].readers == "readers see that of Wed 25 Nov 02:10"
     unread = {one.part: one for one in parts_of(lines, Timing("", None), "", _NOW, _NOW.timestamp())}
     assert unread["2026-11-24"].readers == "", "nobody has looked at all runs of the day"

@@ -261,7 +261,7 @@ def test_the_page_of_parts_tells_what_was_read_and_what_was_reused(viewer: TestC
         "of the window of 2026", "1 more without files", "rows not read</dt><dd>1,200", "rows read</dt><dd>20,000",
         "late rows</dt><dd>60", "Without files: 2026-11-17", "/in/&lt;img src=x",
         '2026-11-19<td class="n" data-is="changed, parts later">1<td data-is="this run">added to<',
-        "All others, 1, are reused",
+        "Reused: 1 other part.",
         "newest file of 2026-11-20: modified 2026-11-20 23:59:58 UTC",
     ):  # fmt: skip
         assert words in text, words
@@ -389,9 +389,8 @@ def test_a_removed_file_is_no_row_that_came_late(simulation: Simulation, tmp_pat
 
 
 def test_every_chart_has_a_name_a_scale_and_its_numbers_in_text(viewer: TestClient) -> None:
-    pages = [_page(viewer, run_id) for run_id in _MOMENTS]
-    pages += [_page(viewer, "window", "parts"), viewer.get("/skewless/").text]
-    pages.append(viewer.get(f"/skewless/dags/{DAG}/over-time").text)
+    pages = [*(_page(viewer, run_id) for run_id in _MOMENTS), _page(viewer, "window", "parts")]
+    pages += [viewer.get(f"/skewless/{page}").text for page in ("", f"dags/{DAG}/over-time")]
     for text in pages:
         assert all('aria-label="' in one or 'aria-hidden="true"' in one for one in re.findall("<svg[^>]*>", text))
         plots = re.findall(

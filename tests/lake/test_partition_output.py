@@ -130,7 +130,7 @@ def test_glue_has_no_table_of_a_folder_of_this_machine(tmp_path: Path, monkeypat
 
 def test_a_table_is_made_on_first_use_and_its_partition_shows_the_last_run(world: World) -> None:
     first, second = world.ready(1), world.ready(2)
-    assert readers_have(first.job()) == "2026-11-20 has none"
+    assert readers_have(first.job()) == "readers have no result of 2026-11-20"
     assert tuple(world.steps(first)) == STEPS
     assert readers_have(first.job()) == f"readers see that of {first}"
     assert world.read(first) == 1

@@ -87,7 +87,7 @@ def test_a_day_is_replaced_and_nothing_is_left_of_the_version_before(
     caplog.set_level(logging.INFO)
     assert draw_turn(bucket.out, bucket.turns) == 1
     first = bucket.ready(1)
-    assert readers_have(first.job()) == "2026-11-20 has none"
+    assert readers_have(first.job()) == "readers have no result of 2026-11-20"
     bucket.published(first)
     assert readers_have(first.job()) == f"readers see that of {first}"
     bucket.shows(1)

@@ -69,7 +69,7 @@ def test_failed_quality_publishes_nothing_and_names_the_expectation(tmp_path: Pa
     with pytest.raises(QualityError, match=r"published: readers see that of \S+/1; run \S+/2\."):
         require_passed(bad, Validated.of(bad).report, readers_have(bad.job()))
     first = validated(tmp_path / "3", tmp_path / "else", {"a.txt": "bad"}, turn=2, success=False)
-    assert readers_have(first.job()) == "2026-11-20 has none"
+    assert readers_have(first.job()) == "readers have no result of 2026-11-20"
     assert texts(out / DAY) == ["good"]
     assert state_of(bad) == State("failed", "failed validation, nothing is published")
 

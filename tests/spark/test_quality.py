@@ -191,7 +191,7 @@ TOLD: dict[str, tuple[Scene, list[str]]] = {
     "null counts": (
         Scene(rows=[("self", 100, 9), ("the", None, None)]),
         [
-            f"expect_column_values_to_not_be_null({name}): 1 of 2 values unexpected (50.00%), for example None"
+            f"expect_column_values_to_not_be_null({name}): 1 of 2 values unexpected (50.00%), for example null"
             for name in ("occurrences", "files")
         ],
     ),

@@ -73,7 +73,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     lake.night(1, spec)
     lake.put(0, "a", rows=40)
     words, _ = check_job(spec, "spec", Part(DAY + dt.timedelta(days=3)), str(lake.folder))
-    told = r"window of 1, 2, 4 parts, 3 of which have files; 200 rows in kept states of [\d,]+ bytes, for files of \d"
+    told = r"window of 1, 2, 4: 3 parts with files; 200 rows in kept states of [\d,]+ bytes, for files of \d"
     assert re.search(told, words)
     run = lake.night(3, spec, publish=True)
     assert reduced(run) == 140
@@ -144,7 +144,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     lake.put(0, "late", rows=40)
     lake.path(1, "b").unlink()  # a whole day
     words, _ = check_job(ignore, "spec", Part(DAY + dt.timedelta(days=2)), str(lake.folder))
-    assert re.search(r"3 of which have files; 200 rows in kept states of .*, 2 late files left out\.$", words)
+    assert re.search(r"3 parts with files, 2 late files left out; 200 rows in kept states of .*\.$", words)
     run = lake.night(2, ignore)
     assert reduced(run) == 100
     assert as_rows(result_of(run)) == before

@@ -203,7 +203,7 @@ def _short(value: Any, chars: int = VALUE_CHARS) -> str:
     """``repr``, which escapes line ends and NULs, of at most ``chars`` characters."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
-    text = repr(value[: chars + 1] if isinstance(value, str) else value)
+    text = "null" if value is None else repr(value[: chars + 1] if isinstance(value, str) else value)
     return _cut(text, chars)
 
 

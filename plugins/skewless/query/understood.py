@@ -13,7 +13,7 @@ from sqlglot import exp
 from skewless.document import unmet
 from skewless.errors import nearest
 from skewless.query.below_join import Split
-from skewless.query.functions import GENERATORS, call_of, passes_over_nulls
+from skewless.query.functions import AGGREGATES, GENERATORS, call_of, passes_over_nulls
 from skewless.query.levels import RESULT, aggregates, calls, input_of, levels_of, refuse_clauses
 from skewless.query.sql import (
     alike,
@@ -435,7 +435,8 @@ class _Aggregation:
                 return made if isinstance(made, exp.Column) else exp.Paren(this=made)
         call = column.parent.name if isinstance(column.parent, exp.Anonymous) else ""
         own = f"for one of your own, write key and aggregates in place of query: {{name: {{function: {call}}}}}"
-        raise unmet("columns that are grouped by, or in an aggregate", shown(column), own if call else "")
+        near = f"{call} is none of Spark's, {close}" if "?" in (close := nearest(call.lower(), AGGREGATES)) else own
+        raise unmet("columns that are grouped by, or in an aggregate", shown(column), near if call else "")
 
     def _grouping(self, tree: exp.Expr) -> exp.Expr:
         if not self.sets:

@@ -94,7 +94,7 @@ def readers_of(part: str, lines: Iterable[RunLine], every: bool) -> str:
     """Which result of a part readers have, and of when, by its runs; "" where not every run of it was looked at."""
     seen = next((line for line in lines if line.date == part and line.published), None)
     if seen is None:
-        return f"{day(part)} has none" if every and day(part) != part else ""
+        return f"readers have no result of {day(part)}" if every and day(part) != part else ""
     return f"readers see that of {clock(seen.ended)}" if seen.ended else "readers see that of an earlier run"
 
 

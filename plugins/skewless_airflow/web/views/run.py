@@ -158,10 +158,8 @@ class RunView:
         hot = [key.seen for key in self.stages[-1].hottest if key.seen >= seen / 100]
         if not hot:
             return f"No value of {name} that is named has a hundredth of the {seen:,} rows."
-        unit = 10 ** (len(str(hot[-1])) - 1)
-        over = hot[-1] // unit * unit
         occur = f"value of {name} occurs" if len(hot) == 1 else f"values of {name} occur"
-        return f"{len(hot):,} {occur} at least {over:,} times: {sum(hot) / seen:.1%} of the {seen:,} rows."
+        return f"{len(hot):,} {occur} at least {hot[-1]:,} times: {sum(hot) / seen:.1%} of the {seen:,} rows."
 
     @property
     def state(self) -> str:
