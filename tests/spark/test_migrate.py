@@ -156,7 +156,7 @@ def test_a_query_is_adopted_and_compared_with_the_old_result_by_the_lines_of_the
         ("job.sql", "INSERT INTO o SELECT a, count(*) AS n FROM t GROUP BY a", ["--table", "u=/u"], "t, but got 'u'"),
         ("job.py", "spark.sql(f'SELECT {x}')", [], "write the query into a .sql file"),
         ("job.py", "spark.sql('a'); spark.sql('b')", [], "but got 2; write the query into a .sql file"),
-        ("job.sql", "INSERT INTO o PARTITION (d='2026-11-28') SELECT max(b) m FROM t WHERE d='2026-11-28'", [], "one day"),
+        ("job.sql", "INSERT INTO o PARTITION (d='2026-11-28') SELECT max(b) m FROM t WHERE d='2026-11-28'", [], "day"),
         ("job.py", "def", [], "a Python program"),
     ],
 )  # fmt: skip

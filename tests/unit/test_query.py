@@ -35,7 +35,7 @@ def test_a_query_that_cannot_be_computed_from_states_is_refused_by_its_part(quer
     with pytest.raises(PydanticCustomError) as told:
         understood(query, tables_of(query))
     context = told.value.context or {}
-    assert re.search(said, f"{context['required']}, but got {context['came']}"), context
+    assert re.search(said, f"{context['required']}, but got {context['came']}; {context.get('hint', '')}"), context
 
 
 @pytest.mark.parametrize("case", CASES["joined"], ids=lambda case: case["query"][:60])
