@@ -17,9 +17,7 @@ from benchmarks import (
     long_windows,
     many_files,
     memory,
-    object_input,
     overhead,
-    partial_key,
     planning,
     price_of_a_stage,
     queries,
@@ -38,8 +36,8 @@ from benchmarks.spark.rows import ROWS
 #: Each has a ``NAME`` of its files, ``measure()``, which returns a document, and ``page(document)``.
 MEASURED = {
     "memory": memory, "B8": overhead, "B11": price_of_a_stage, "several_clusters": several_clusters,
-    "B1_bucket": object_input, "B13": table_output, "B12": many_files, "B14": formats,
-    "planning": planning, "growth": growth, "partial_key": partial_key, "leases": leases,
+    "B13": table_output, "B12": many_files, "B14": formats,
+    "planning": planning, "growth": growth, "leases": leases,
     "J5": two_phases,
 }  # fmt: skip
 #: What draws the figure of a page that has one.

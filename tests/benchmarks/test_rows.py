@@ -12,7 +12,7 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
-from benchmarks import formats, growth, many_files, memory, object_input, planning, table_output
+from benchmarks import formats, growth, many_files, memory, planning, table_output
 from benchmarks.one_process import READS
 from benchmarks.one_process import main as one_process
 from benchmarks.result_files import Verdict
@@ -27,7 +27,6 @@ from benchmarks.spark.setting import session
 from benchmarks.spark.spark_work import JobWork, QueryWork, StageWork, TaskWork, profiled
 
 TINY = Size(scale=0.0005)
-
 ONCE = Effort(repetitions=1)
 
 
@@ -142,8 +141,6 @@ def test_figures_that_are_no_rows_are_measured_at_a_small_size(tmp_path: Path) -
     decisions = planning.measure(scale=0.01, apart=False)["lines"]
     assert {line["ring"] for line in decisions} == {*planning.RINGS}
     assert memory.measure(tmp_path / "memory", scale=0.001)["balanced"]
-    buckets = object_input.measure(rows=12_000, repetitions=1, root=tmp_path / "buckets")
-    assert buckets["seconds"].keys() == {object_input.READING, object_input.PEER, object_input.OURS, object_input.NEAR}
     tables = table_output.measure(files=8, repetitions=1, root=tmp_path / "tables")
     assert len(tables["verdicts"]) == sum(len(ways) for ways in table_output.PLACES.values())
 
