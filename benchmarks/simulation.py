@@ -38,6 +38,21 @@ MERGEABLE = Algebra(mergeable=True, ordered=False)
 _TABLE_LIMIT = 400_000_000
 
 
+def simulated_spec(**routing: Any) -> JobSpec:
+    """The smallest spec there is, with some routing fields and knobs of the policy set."""
+    return JobSpec.model_validate(
+        {
+            "name": "simulation",
+            "input": {"path": "in"},
+            "key": "key",
+            "aggregates": {"occurrences": "count"},
+            "engine": "staged",
+            "routing": routing_section(routing),
+            "output": {"path": "out"},
+        }
+    )
+
+
 def simulated_job(
     unit_rows: Sequence[int], *, in_order: bool = False, algebra: Algebra = MERGEABLE, **routing: Any
 ) -> Job:
@@ -50,17 +65,7 @@ def simulated_job(
         algebra: of its one aggregate.
         routing: fields of the spec, and knobs of its policy.
     """
-    spec = JobSpec.model_validate(
-        {
-            "name": "simulation",
-            "input": {"path": "in"},
-            "key": "key",
-            "aggregates": {"occurrences": "count"},
-            "engine": "staged",
-            "routing": routing_section(routing),
-            "output": {"path": "out"},
-        }
-    )
+    spec = simulated_spec(**routing)
     names = [f"part-{number:06d}.parquet" for number in range(len(unit_rows))]
     weights = spec.routing.waves
     return Job(

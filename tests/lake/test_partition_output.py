@@ -48,7 +48,7 @@ class World:
         self.turns = Turns(open_store(f"{above}/.{last}.skewless/turns"))
 
     def ready(self, turn: int) -> RunDirectory:
-        run = prepared(self.folder / "runs" / "synthetic" / str(turn), self.out, turn, table=self.name, grace_hours=24)
+        run = prepared(self.folder / "runs" / "simulation" / str(turn), self.out, turn, table=self.name, grace_hours=24)
         result, files = run.new_attempt(RESULT_STEP), []
         for number in range(3):
             path = result.path(f"{number}.parquet")

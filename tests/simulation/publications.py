@@ -73,7 +73,7 @@ class Day(Scenario):
 
     def run(self, number: int) -> None:
         """All steps of a run that matter here; a task that lost a race is tried again."""
-        run = RunDirectory(f"{RUNS}/synthetic/{number}")
+        run = RunDirectory(f"{RUNS}/simulation/{number}")
         for _ in range(4):
             try:
                 self._run(run)
@@ -151,10 +151,10 @@ class Day(Scenario):
     def end(self) -> None:
         """Each task is called until it is done; then all is as it would be had nothing happened."""
         self._judge(self.texts, max(self.told, default=0))
-        left = [number for number in range(self.count + 1) if Path(f"{RUNS}/synthetic/{number}/job.json").exists()]
+        left = [number for number in range(self.count + 1) if Path(f"{RUNS}/simulation/{number}/job.json").exists()]
         for number in (*left, *left):  # whoever waited for a later claim finds that it was published
             self.run(number)
-        runs = [RunDirectory(f"{RUNS}/synthetic/{number}") for number in left]
+        runs = [RunDirectory(f"{RUNS}/simulation/{number}") for number in left]
         turns = {run.job().turn: run for run in runs}
         records = {turn: record_of(run) for turn, run in turns.items()}
         newest = max(turns)

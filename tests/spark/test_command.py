@@ -243,7 +243,7 @@ def test_a_job_s_name_shows_its_newest_run_with_job_day_and_state_first(tmp_path
         run_view.show(RunDirectory(str(tmp_path / "runs" / "clicks" / "second")), narrow)
     say(narrow, "unbroken " * 40 + "/a/path" * 20)
     first, *_, last = narrow.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert "synthetic, 2026-09-20: published" in first
+    assert "simulation, 2026-09-20: published" in first
     assert last == "/a/path" * 20
     wide = Console(file=io.StringIO(), width=200)
     views.list_runs(str(tmp_path), wide)

@@ -8,31 +8,15 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.simulation import Simulation, routing_section, simulated_job
+from benchmarks.simulation import MERGEABLE, Simulation, simulated_job, simulated_spec
 from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
-from skewless.spec.spec import JobSpec
 
 Counts = npt.NDArray[np.int64]
 
-MERGEABLE = Algebra(mergeable=True, ordered=False)
 WHOLE = Algebra(mergeable=False, ordered=False)
-
-
-def spec(**routing: Any) -> JobSpec:
-    """The smallest spec there is, with some routing fields and knobs of the policy set."""
-    return JobSpec.model_validate(
-        {
-            "name": "synthetic",
-            "input": {"path": "in"},
-            "key": "key",
-            "aggregates": {"occurrences": "count"},
-            "engine": "staged",
-            "routing": routing_section(routing),
-            "output": {"path": "out"},
-        }
-    )
+spec = simulated_spec
 
 
 def job(wave_rows: Sequence[int], algebra: Algebra = MERGEABLE, output_path: str = "/out", **routing: Any) -> Job:

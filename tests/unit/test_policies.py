@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from benchmarks.simulation import MERGEABLE
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Decision, StageReport
 from skewless.planner.first_plan import first_plan
@@ -23,7 +24,7 @@ from skewless.routing.ring import Ring
 from skewless.spec.routing import POLICY_FIELDS
 from skewless.spec.routing import Policy as RoutingPolicy
 from tests.unit import synthetic
-from tests.unit.synthetic import MERGEABLE, WHOLE
+from tests.unit.synthetic import WHOLE
 
 ALL = sorted(POLICIES)
 #: Those that place named keys over choices.
