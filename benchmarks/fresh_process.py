@@ -10,7 +10,9 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 from benchmarks.result_files import PROJECT
 from examples.demo_corpus import SOURCES, copy_sources
@@ -20,6 +22,15 @@ from skewless.run.step_times import times_of, waterfall
 PLAIN = "plain PySpark"
 #: An aim.
 FRESH = "`skewless run` over plain PySpark, in fresh processes"
+#: Where the example of a mapper is, for the ``PYTHONPATH``.
+OWN_MAPPER = str(PROJECT / "examples" / "own_mapper")
+
+
+def demo_spec() -> dict[str, Any]:
+    """The demo's job with its map in Python, by the example of a mapper, as in the plain script."""
+    spec = yaml.safe_load((PROJECT / "jobs" / "catalog" / "python_tokens.yaml").read_text(encoding="utf-8"))
+    spec["aggregates"]["places"]["column"] = "column"
+    return {**spec, "map": {"mapper": "tokens"}}
 
 
 def readable_sources(root: Path) -> Path:
@@ -56,7 +67,7 @@ def process(command: Sequence[str]) -> Done:
     Raises:
         subprocess.CalledProcessError: it failed.
     """
-    environment = {**os.environ, "SKEWLESS_DRIVER_MEMORY": "2g"}  # as in the plain script
+    environment = {**os.environ, "PYTHONPATH": OWN_MAPPER, "SKEWLESS_DRIVER_MEMORY": "2g"}  # as in the plain script
     started, began = time.time(), time.perf_counter()
     done = subprocess.run(  # noqa: S603  # our own commands
         command, check=True, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment

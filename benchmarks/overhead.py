@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from benchmarks.fresh_process import PLAIN, plain_tokens, readable_sources
+from benchmarks.fresh_process import OWN_MAPPER, PLAIN, demo_spec, plain_tokens, readable_sources
 from benchmarks.result_files import Verdict, as_documents, in_words, machine, page_of, table
-from deploy import PROJECT
 from skewless.documents.step_documents import StepTimes
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import times_of
@@ -83,6 +82,7 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
             "SKEWLESS_CATALOG": str(catalog),
             "SKEWLESS_ROOT": str(root),
             "AIRFLOW__CORE__DAGS_FOLDER": str(scratch / "dags"),
+            "PYTHONPATH": OWN_MAPPER,
         }
         with airflow_rest.up(scratch / "airflow", settings) as rest:
             for dag in (DAG, DEMO, EMPTY):
@@ -236,7 +236,7 @@ def _write_specs(catalog: Path) -> None:
         },
         "output": {"path": "published", "files": 2},
     }
-    demo = yaml.safe_load((PROJECT / "jobs" / "catalog" / f"{DEMO}.yaml").read_text(encoding="utf-8"))
+    demo = demo_spec()
     demo["routing"]["first_plan"] = ["sample"]
     for one in (spec, demo):
         (catalog / f"{one['name']}.yaml").write_text(yaml.safe_dump(one, sort_keys=False), encoding="utf-8")

@@ -20,6 +20,7 @@ from skewless_spark.session.session import build_session
 from tests.fuzz.nights import run_nights
 from tests.fuzz.trial import COMPARED, Outcome, run_trial, table_of
 from tests.processes import JVM_OPTIONS
+from tests.spark.scenario import know_own_mapper
 
 
 def main() -> int:
@@ -37,6 +38,7 @@ def main() -> int:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
     spark = build_session("fuzz", "local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", 2)
+    know_own_mapper(spark)
     spark.sparkContext.setLogLevel("OFF")
     until = time.monotonic() + 60 * given.minutes
     outcomes: list[Outcome] = []

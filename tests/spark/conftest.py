@@ -13,7 +13,7 @@ from skewless_spark.aggregates import REGISTRY
 from skewless_spark.session.session import build_session
 from skewless_spark.session.versions import here
 from tests.spark.clusters import install_paced
-from tests.spark.scenario import Told, write_input
+from tests.spark.scenario import Told, know_own_mapper, write_input
 from tests.spark.test_pipeline import skewed
 
 
@@ -31,6 +31,7 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
 def spark() -> Iterator[SparkSession]:
     session = build_session("tests", "local[2]")
     session.conf.set("spark.sql.shuffle.partitions", 2)
+    know_own_mapper(session)
     yield session
     session.stop()
 

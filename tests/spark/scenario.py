@@ -3,6 +3,7 @@
 import datetime as dt
 import io
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,14 @@ from skewless_spark.result.merge import merge_states
 from tests.object_stores import as_client
 
 DATE = dt.date(2026, 11, 20)
+#: Where the example of an own mapper is, ``tokens``, as if it were installed.
+OWN_MAPPER = Path(__file__).parents[2] / "examples" / "own_mapper"
+
+
+def know_own_mapper(spark: SparkSession) -> None:
+    """Let this process and the Python workers of a session know the mapper ``tokens``."""
+    sys.path.append(str(OWN_MAPPER))
+    spark.sparkContext.environment["PYTHONPATH"] = str(OWN_MAPPER)
 
 
 class Told(NamedTuple):

@@ -7,6 +7,7 @@ import os
 import shutil
 import statistics
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,11 @@ def catalog_spec(name: str, **changes: Any) -> JobSpec:
 
 def rows_in_order(run: RunDirectory) -> list[dict[str, Any]]:
     """The tokens as one thread reads them: files as the run lists them, each from its first line."""
-    files = corpus_files()
-    names = dict.fromkeys(unit.path.partition(f"/{SOURCES}/")[2] for unit in run.job().units)
-    return [{**row, "file": name} for name in names for row in tokens_of(files[name]).to_pylist()]
+    files, rows = corpus_files(), list[dict[str, Any]]()
+    for name in dict.fromkeys(unit.path.partition(f"/{SOURCES}/")[2] for unit in run.job().units):
+        for _, line in groupby(tokens_of(files[name]).to_pylist(), lambda row: row["line"]):
+            rows += [{**row, "file": name, "place": place} for place, row in enumerate(line)]
+    return rows
 
 
 def stretches(lines: list[int], gap: int = 20) -> list[dict[str, int]]:
@@ -80,7 +83,7 @@ def test_what_depends_on_order_is_what_one_thread_says(spark: SparkSession, corp
     for token, rows in seen.items():
         came = result[token]
         assert came["occurrences"] == len(rows)
-        assert came["column"] == statistics.median(row["column"] for row in rows), token
+        assert came["place"] == statistics.median(row["place"] for row in rows), token
         visits = [{name: visit[name] for name in ("start", "end", "rows")} for visit in came["stretches"]]
         assert visits == stretches([row["line"] for row in rows]), token
 

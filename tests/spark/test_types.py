@@ -21,7 +21,7 @@ from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.binding import check_types
 from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.prepare.freezing import freeze
-from tests.spark.scenario import DATE, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import DATE, OWN_MAPPER, result_of, run_job, spec_of, write_input
 from tests.spark.wide_values import digest
 from tests.tiers import mostly_long
 
@@ -196,7 +196,10 @@ def test_40_values_of_60_mib_are_aggregated(tmp_path: Path, sources: Path, sourc
 
 @pytest.mark.long
 @pytest.mark.parametrize("source", ["few"])
-def test_40_values_of_60_mib_go_to_python_and_back(tmp_path: Path, sources: Path, source: str) -> None:
+def test_40_values_of_60_mib_go_to_python_and_back(
+    tmp_path: Path, sources: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(OWN_MAPPER))
     spec = spec_of(
         sources / source, "token", {"rows": "count", "last": {"function": "exact_median", "column": "column"}},
         engine="staged", map={"mapper": "tokens", "column": "v", "pattern": "^[0-9]{4}"},

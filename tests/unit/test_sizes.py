@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_624,
+    "lines of the product": 47_572,
     "lines of tests": 44_894,
-    "words of pages": 49_993,
+    "words of pages": 49_434,
     "fields of a spec": 88,
     "conditions on an axis": 69,
     "private names of others": 11,

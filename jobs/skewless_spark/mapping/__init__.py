@@ -1,31 +1,23 @@
-"""The map step: one row in, any number out, before rows are routed: a query, or a registered Python mapper.
+"""The map step: one row in, any number out, before rows are routed: a query, or a registered Python mapper."""
 
-One is shipped: ``tokens``, every match of a pattern in lines of text, with its file, line and column.
-"""
-
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, ValidationError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
 from skewless.document import sentence_of
 from skewless.documents.job import Job
 from skewless.errors import InputError, MapError, SkewlessError, SpecError, nearest
-from skewless.mapping import MapCall, PythonMapper, mapper_named, places
+from skewless.mapping import PythonMapper, mapper_named, places
 from skewless.spec.calls import Map
 from skewless_spark.mapping import query_mapper
 from skewless_spark.mapping.query_mapper import Mapped
 from skewless_spark.session.session import map_in_batches
 
 Batches = Iterable[pa.RecordBatch]
-_FILE, _ROW = "_metadata.file_path", "_metadata.row_index"
 
 
 def source_columns(job: Job, columns: Sequence[str]) -> Sequence[str]:
@@ -131,66 +123,3 @@ def _called(mapper: PythonMapper, call: Any, batch: pa.RecordBatch) -> tuple[pa.
             f"mapper {mapper.name!r}", "mapped rows", f"{type(err).__name__}: {text}", "nothing was committed"
         ) from err
     return rows, source_rows
-
-
-class TokensOptions(BaseModel, extra="forbid", frozen=True, strict=True):
-    """What a token is."""
-
-    pattern: str = Field(default=r"[A-Za-z_]\w*", min_length=1)
-    column: str = "value"
-    below: str = ""
-    """Files are named by their path below the last folder of this name; if empty, by the whole path."""
-
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, pattern: str) -> str:
-        try:
-            re.compile(pattern)
-        except re.error as err:
-            raise ValueError(f"should be a regular expression of Python ({err})") from None
-        return pattern
-
-
-#: ``line`` is counted from 1 and null where a file is cut, ``column`` in characters from 0.
-_TOKENS_SCHEMA = pa.schema(
-    [("token", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("column", pa.int32())]
-)
-
-
-def _tokens_call(options: TokensOptions) -> MapCall:
-    find = re.compile(options.pattern).finditer
-    folder = f"/{options.below}/"
-
-    def tokens(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        # Lines are bytes that need not be UTF-8.
-        lines = batch.column(options.column).cast(pa.binary()).to_pylist()
-        found: list[str] = []
-        columns: list[int] = []
-        counts = np.zeros(len(lines), dtype=np.int64)
-        for number, line in enumerate(lines):
-            if line:
-                matches = list(find(line.decode("utf-8", "replace")))
-                found += [one[0] for one in matches]
-                columns += [one.start() for one in matches]
-                counts[number] = len(matches)
-        rows = np.repeat(np.arange(len(lines), dtype=np.int64), counts)
-        taken = pa.array(rows)
-        files = batch.column(_FILE).dictionary_encode()
-        own = [name.rpartition(folder)[2] if options.below else name for name in files.dictionary.to_pylist()]
-        names = pa.array(own, pa.string())
-        line_numbers = pc.add(batch.column(_ROW), 1)
-        arrays = [
-            pa.array(found, pa.string()),
-            names.take(files.indices.take(taken)),
-            line_numbers.take(taken),
-            pa.array(columns, pa.int32()),
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=_TOKENS_SCHEMA), rows
-
-    return tokens
-
-
-TOKENS = PythonMapper(
-    name="tokens", options=TokensOptions, columns=lambda options: (options.column, _FILE, _ROW),
-    schema=lambda _: _TOKENS_SCHEMA, create=_tokens_call,
-)  # fmt: skip
