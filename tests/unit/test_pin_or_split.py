@@ -10,8 +10,8 @@ from benchmarks.workloads import zipf
 from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.head_keys import SLIVER, place_whole, place_whole_in_place, pour, water_level
-from skewless.planner.placement.placement import Placement, Rows, sums, whole_weights
-from skewless.planner.placement.rebalancing import rebalance
+from skewless.planner.placement.placement import Indices, Placement, Rows, sums, whole_weights
+from skewless.planner.placement.rebalancing import rebalance, without_cycles
 from skewless.planner.placement.ring_changes import for_free_slots, for_full_tasks, for_small_tasks
 from skewless.planner.policies.adaptive import propose
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
@@ -131,12 +131,43 @@ def test_tasks_come_to_the_level_with_few_pairs_and_every_share_adds_up(scene: t
     assert np.bincount(placed.key, weights=placed.weight).tolist() == [WHOLE_WEIGHT] * old.keys
     assert (placed.weight > 0).all()
     assert (np.diff(placed.key) >= 0).all()
-    assert placed.states < old.states + 2 * len(base)
+    assert placed.states <= old.keys + len(base) - 1
     total = float(amounts.sum())
     level = water_level(base, total)
     # A cut is rounded to a part of a piece's weight, and a weight may be small.
     coarse = max((amounts / old.weight).max() * len(old.key), amounts.max() * 1e-3)
     assert loads_after(old, amounts, base, placed).max() <= max(level, base.max()) * (1 + 4 * SLIVER) + coarse + 1e-6
+
+
+@given(st.data())
+def test_no_cycle_is_left_and_all_sums_are_kept(data: st.DataObject) -> None:
+    keys, tasks = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
+    pairs = sorted(data.draw(st.sets(st.tuples(st.integers(0, keys - 1), st.integers(0, tasks - 1)), min_size=1)))
+    key, task = np.array(pairs).T
+    rows = np.array(data.draw(st.lists(st.integers(0, 1000).map(float), min_size=len(pairs), max_size=len(pairs))))
+    found, left = without_cycles(key, task, rows)
+    assert (found >= 0).all()
+    assert not found[~left].any()
+    assert sums(key, found, keys) == pytest.approx(sums(key, rows, keys))
+    assert sums(task, found, tasks) == pytest.approx(sums(task, rows, tasks))
+    assert set(key[left].tolist()) == set(key.tolist())
+    assert is_forest(key[left], task[left])
+
+
+def is_forest(key: Indices, task: Indices) -> bool:
+    root: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def find(node: tuple[str, int]) -> tuple[str, int]:
+        while node in root:
+            node = root[node]
+        return node
+
+    for one, other in zip(key.tolist(), task.tolist(), strict=True):
+        ends = find(("key", one)), find(("task", other))
+        if ends[0] == ends[1]:
+            return False
+        root[ends[0]] = ends[1]
+    return True
 
 
 #: Keys that no report names; some buckets have more of them than others.

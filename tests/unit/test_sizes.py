@@ -3,8 +3,8 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_572,
-    "lines of tests": 44_894,
+    "lines of the product": 47_683,
+    "lines of tests": 44_925,
     "words of pages": 49_434,
     "fields of a spec": 88,
     "conditions on an axis": 69,

@@ -30,8 +30,8 @@ def rebalance(old: Placement, amounts: Rows, base: Rows) -> Placement:
     """Level the tasks, up to a sliver, by cutting the segments of as few keys as possible.
 
     Each task keeps its keys, lightest first, until it is at the water level: the heaviest is cut, and one key with a
-    state more is cheaper than many that move. What is over is laid end to end along the tasks that have room. So
-    there are fewer than ``2 * tasks`` more pairs of key and task than before.
+    state more is cheaper than many that move. What is over is laid end to end along the tasks that have room. Cycles
+    are then removed from the graph of keys and tasks, so that there are at most ``keys + tasks - 1`` pairs.
 
     ``amounts`` are the rows of each piece of ``old``, whose keys are numbered heaviest first; ``base`` the rows that
     each task has beside them.
@@ -60,7 +60,9 @@ def _wanted(old: Placement, amounts: Rows, base: Rows) -> _Wanted:
         np.concatenate([old.key[kept], key]) * len(base) + np.concatenate([old.task[kept], task]), return_inverse=True
     )
     together = sums(where, np.concatenate([stays[kept], poured]), len(pairs))
-    return _Wanted(pairs // len(base), pairs % len(base), together)
+    key, task = pairs // len(base), pairs % len(base)
+    together, left = without_cycles(key, task, together)
+    return _Wanted(key[left], task[left], together[left])
 
 
 def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Placement:
@@ -150,3 +152,112 @@ def _merged(segments: list[Indices]) -> list[Indices]:
     key, task, weight = segments
     begins = np.flatnonzero((np.diff(key, prepend=-1) != 0) | (np.diff(task, prepend=-1) != 0))
     return [key[begins], task[begins], np.add.reduceat(weight, begins) if len(begins) else weight]
+
+
+#: A graph with more pairs of split keys and tasks than this is left as it is: cycles go one after the other.
+MOST_PAIRS = 40_000
+#: Steps along pairs, about 70 ns each, so that a call stays below a second.
+MOST_STEPS = 12_000_000
+
+
+def without_cycles(key: Indices, task: Indices, rows: Rows) -> tuple[Rows, npt.NDArray[np.bool_]]:
+    """Rows of each pair such that every key and every task has what it had, without cycles; and which pairs are left.
+
+    Around a cycle of pairs (key, task), (key', task), (key', task'), ... rows can be handed from one
+    to the next without changing any sum, until one of the pairs has none. A graph without cycles is a
+    forest: at most ``keys + tasks - 1`` pairs are left.
+
+    Pairs are distinct, by ascending key. Cycles stay after so many steps, and of more than ``MOST_PAIRS`` pairs.
+    """
+    left = np.ones(len(rows), dtype=bool)
+    pairs = np.flatnonzero(np.bincount(key)[key] > 1)
+    if len(pairs) > MOST_PAIRS:
+        return rows, left
+    ends, before = np.stack([key, task + int(key.max(initial=0)) + 1]), -1
+    while before != len(pairs):  # a pair whose key or task has no other one is on no cycle
+        before = len(pairs)
+        for end in ends:
+            pairs = pairs[np.bincount(end[pairs])[end[pairs]] > 1]
+    forest = _Forest(rows[pairs], int(ends.max(initial=0)) + 1)
+    forest.add(*ends[:, pairs].tolist())
+    found = rows.copy()
+    found[pairs] = forest.rows
+    left[pairs[forest.emptied]] = False
+    return found, left
+
+
+class _Forest:
+    """Trees with pointers to their roots; each node knows the pair on the way to its parent."""
+
+    def __init__(self, rows: Rows, nodes: int) -> None:
+        self.rows: list[float] = rows.tolist()
+        self.parent = [-1] * nodes
+        self.link = [-1] * nodes
+        self.emptied: list[int] = []
+        self.steps = 0
+        #: At which step a node was last passed on the way to its root.
+        self.passed = [0] * nodes
+
+    def add(self, ones: list[int], others: list[int]) -> None:
+        """Add pairs of nodes one after the other, and empty a pair of each cycle."""
+        parent, link = self.parent, self.link
+        # Trees only ever grow together: a pair that is emptied lies on a cycle. So which tree a node is in is a matter
+        # of union and find (Tarjan 1975), apart from how the tree is rooted.
+        tree, size = list(range(len(parent))), [1] * len(parent)
+        for number, (one, other) in enumerate(zip(ones, others, strict=True)):
+            mine, its, node, onto, pair, emptied = one, other, one, other, number, -1
+            while tree[mine] != mine:
+                tree[mine] = mine = tree[tree[mine]]
+            while tree[its] != its:
+                tree[its] = its = tree[tree[its]]
+            if mine == its:
+                above, below = self._ways(one, other)
+                # Around the cycle pairs lose and gain rows by turns.
+                emptied = self._empty_one([pair, *above[1::2], *below[1::2]], above[::2] + below[::2])
+                if emptied not in above:
+                    node, onto = other, one
+                if self.steps > MOST_STEPS:
+                    break
+            elif size[mine] > size[its]:
+                tree[its], node, onto = mine, other, one
+                size[mine] += size[its]
+            else:
+                tree[mine] = its
+                size[its] += size[mine]
+            # A node comes to hang on the other one, and the way up from it, to the emptied pair or to its root, is
+            # turned round.
+            while pair != emptied:
+                parent[node], link[node], onto, node, pair = onto, pair, node, parent[node], link[node]
+
+    def _ways(self, one: int, other: int) -> tuple[list[int], list[int]]:
+        """The pairs on the way from each of two nodes of a tree up to the first node that both ways have."""
+        parent, link, passed, above, below = self.parent, self.link, self.passed, list[int](), list[int]()
+        first = step = self.steps + 1
+        while one >= 0:
+            passed[one] = step
+            above.append(link[one])
+            one = parent[one]
+            step += 1
+        while passed[other] < first:
+            below.append(link[other])
+            other = parent[other]
+        self.steps = step + len(below)
+        return above[: passed[other] - first], below
+
+    def _empty_one(self, losers: list[int], winners: list[int]) -> int:
+        """Hand rows around a cycle, the way that moves fewer, until a pair has none; that pair, the first of equals."""
+        rows = self.rows
+        mine, others = [rows[pair] for pair in losers], [rows[pair] for pair in winners]
+        if min(others) < min(mine):
+            losers, winners, mine = winners, losers, others
+        moved = min(mine)
+        emptied = losers[mine.index(moved)]
+        if mine.count(moved) > 1:
+            emptied = min(pair for pair in losers if rows[pair] == moved)
+        for pair in losers:
+            rows[pair] -= moved
+        for pair in winners:
+            rows[pair] += moved
+        rows[emptied] = 0.0
+        self.emptied.append(emptied)
+        return emptied
