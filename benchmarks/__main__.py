@@ -18,6 +18,7 @@ from benchmarks import (
     many_files,
     memory,
     overhead,
+    partial_key,
     planning,
     price_of_a_stage,
     queries,
@@ -37,7 +38,7 @@ from benchmarks.spark.rows import ROWS
 MEASURED = {
     "memory": memory, "B8": overhead, "B11": price_of_a_stage, "several_clusters": several_clusters,
     "B13": table_output, "B12": many_files, "B14": formats,
-    "planning": planning, "growth": growth, "leases": leases,
+    "planning": planning, "growth": growth, "partial_key": partial_key, "leases": leases,
     "J5": two_phases,
 }  # fmt: skip
 #: What draws the figure of a page that has one.

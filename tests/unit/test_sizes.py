@@ -5,7 +5,7 @@ from tests.sizes import sizes
 CEILINGS = {
     "lines of the product": 47_683,
     "lines of tests": 44_925,
-    "words of pages": 49_434,
+    "words of pages": 49_813,
     "fields of a spec": 88,
     "conditions on an axis": 69,
     "private names of others": 11,
