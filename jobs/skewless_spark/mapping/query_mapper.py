@@ -126,15 +126,15 @@ def required_result(
     assert spec.query is not None  # noqa: S101  # for mypy
     found = understood(spec.query, frozenset(spec.tables))
     of_tables = {found.input: types, **lookups}
-    for name, kinds in of_tables.items():
-        if column := next((one for one in kinds if one.lower() in found.aliases), None):
-            required = "names in GROUP BY, HAVING and SELECT that only a column or only the select list has"
-            raise SpecError(at, required, f"{column!r}, a column of {name}, too", "give it another name there")
     frames = {name: _empty(spark, kinds, files=name == found.input) for name, kinds in of_tables.items()}
     with viewed(frames) as views:
         try:
             text, again = reread(spec.query, views)
             _require_read_alike(spark, text, again, at)
+            known = spark.sql(reread(found.scope, {INPUT: views[found.input.lower()], **views})[1]).columns
+            if column := next((one for one in known if one.lower() in found.aliases), None):
+                required = "names in GROUP BY, HAVING and SELECT that only a column or only the select list has"
+                raise SpecError(at, required, f"{column!r}, a column of FROM, too", "give it another name there")
             return spark.sql(text).schema
         except PySparkException as err:
             raise _of_spark(err, at, [one for kinds in of_tables.values() for one in kinds]) from None

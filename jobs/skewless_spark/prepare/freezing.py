@@ -122,7 +122,7 @@ def _frozen(
     # An input without files has no schema, but its empty result needs one.
     types = found or assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE) | listing.types
     for column in spec.key:
-        _check_key(column, types, at)
+        _check_key(column, types, at, "with state: merge, rows are joined in place of states" if spec.joined else "")
     result_key_types, lookups = beside.pinned(spark, mapped.lookups if mapped else {}, spec, types, where)
     algebra = check_types(spec, types, at)
     if spark is not None:
@@ -349,11 +349,11 @@ def _of_read_columns(units: tuple[Unit, ...], source: Source) -> tuple[Unit, ...
     )
 
 
-def _check_key(column: str, types: dict[str, str], at: str) -> None:
+def _check_key(column: str, types: dict[str, str], at: str, hint: str = "") -> None:
     if column not in types:
         raise InputError(f"{at}, key", "an existing column", repr(column), nearest_column(column, types))
     if types[column].split("(")[0] not in KEY_TYPES:
-        raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
+        raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}", hint)
 
 
 def refuse_twins(used: Sequence[str], types: dict[str, str], at: str) -> None:

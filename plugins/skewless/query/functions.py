@@ -80,11 +80,6 @@ AGGREGATES = frozenset((
 ))  # fmt: skip
 
 
-def passes_over_nulls(function: str) -> bool:
-    """Whether our aggregate is the same without the rows in which its column, or the last of several, is null."""
-    return function not in {"first", "last", "approx_top_k"}
-
-
 def call_of(name: str, arguments: Sequence[exp.Expr], *, distinct: bool = False) -> Call | None:
     """The aggregate that serves for a call of Spark SQL; None if there is none, and Spark has to compute it itself.
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from skewless.document import unmet
 from skewless.errors import nearest
 from skewless.query.below_join import Split
-from skewless.query.functions import AGGREGATES, GENERATORS, call_of, passes_over_nulls
+from skewless.query.functions import AGGREGATES, GENERATORS, call_of
 from skewless.query.levels import RESULT, aggregates, calls, input_of, levels_of, refuse_clauses
 from skewless.query.sql import (
     alike,
@@ -122,6 +122,8 @@ class Understood:
     """As ``output.sort`` has it."""
     aliases: frozenset[str]
     """Names that were taken for those of the select list, where a column would have come first."""
+    scope: str
+    """In SQL over ``INPUT`` and lookups, all columns of FROM."""
     joined: Joined | None
     """How states are joined in place of rows; None if they cannot be, or there is nothing to join."""
     unjoined: str
@@ -207,6 +209,7 @@ class _Aggregation:
         plainly = list(outer) == published and all(_is_column(one, name) for name, one in outer.items())
         total = self.select.args.get("group") is None and ALL_ROWS in self.keys
         joined, unjoined = self._joined()
+        source = {part: self.select.args.get(part) for part in ("from_", "joins", "laterals")}
         return Understood(
             input=name,
             rows=rows,
@@ -222,6 +225,7 @@ class _Aggregation:
             over=written(self.over) if self.over is not None else None,
             order=order,
             aliases=frozenset(self.aliases),
+            scope=written(exp.Select(expressions=[exp.Star()], **source)),
             joined=joined,
             unjoined=unjoined,
         )
@@ -409,7 +413,7 @@ class _Aggregation:
             raise unmet("no window function over the result; compute it in a view of the published table", shown(tree))
         if isinstance(tree, exp.Query | exp.Subquery | exp.Exists):
             raise unmet("no subquery above the aggregation", shown(tree))
-        if call_name(tree) in {"grouping_id", "grouping", "grouping__id"}:
+        if call_name(tree) in {"grouping_id", "grouping"} or _is_column(tree, "grouping__id"):
             return self._grouping(tree)
         if isinstance(tree, exp.Column):
             return self._alias(tree, seen)
@@ -453,12 +457,12 @@ class _Aggregation:
 
     def _call(self, tree: exp.Expr, name: str = "") -> exp.Expr:
         """The column of an aggregate, which is added if no equal one is there."""
-        node, condition, order = tree, None, None
+        node, condition, marked = tree, None, False
         while not isinstance(node, exp.Anonymous):
             if isinstance(node, exp.Filter):
                 condition = node.expression.this
-            if isinstance(node, exp.WithinGroup):
-                order = node.expression
+            else:  # WITHIN GROUP, IGNORE NULLS, RESPECT NULLS
+                marked = True
             node = node.this
         function, arguments = call_name(node), list(node.expressions)
         for argument in arguments:
@@ -467,11 +471,10 @@ class _Aggregation:
         distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
         if distinct:
             arguments = list(arguments[0].expressions)
-        found = None if order is not None or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls) else call_of(
-            function, arguments, distinct=distinct
-        )  # fmt: skip
-        if found is not None and condition is not None and not passes_over_nulls(found.function):
-            found = None
+        found = call_of(function, arguments, distinct=distinct)
+        of_nulls = condition is not None and found is not None and found.function in {"first", "approx_top_k"}
+        if found is not None and (marked or of_nulls):
+            found = found._replace(options={"ignore_nulls": True}) if function == "any_value" else None
         call = self._spark_call(tree) if found is None else self._own_call(found, condition)
         for known, other in self.aggregates.items():
             if other == call:
