@@ -268,7 +268,7 @@ class _Aggregation:
             raise unmet("the input once in FROM; a second reading of it is a lookup with a name of its own in tables",
                         f"{name} {used.count(name)} times")  # fmt: skip
         if unused := sorted(self.tables - set(used)):
-            raise unmet("tables that the query names", repr(unused[0]))
+            raise unmet("tables that the aggregation reads, or that its results are joined to", repr(unused[0]))
         rename(first, INPUT)
         return name
 
@@ -394,8 +394,8 @@ class _Aggregation:
 
     def _free(self, wanted: str) -> str:
         """A name of a key or an aggregate that no other one has."""
-        taken = {name.lower() for name in (*self.keys, *self.aggregates)}
-        taken |= {item.alias.lower() for item in self.select.expressions if item.alias and item.alias != wanted}
+        taken = {item.alias.lower() for item in self.select.expressions} - {"", wanted.lower()}
+        taken |= {name.lower() for name in (*self.keys, *self.aggregates)}
         if wanted.lower() not in taken:
             return wanted
         return next(name for number in count(2) if (name := f"{wanted}_{number}").lower() not in taken)
