@@ -413,7 +413,7 @@ class _Aggregation:
             raise unmet("no window function over the result; compute it in a view of the published table", shown(tree))
         if isinstance(tree, exp.Query | exp.Subquery | exp.Exists):
             raise unmet("no subquery above the aggregation", shown(tree))
-        if call_name(tree) in {"grouping_id", "grouping"} or _is_column(tree, "grouping__id"):
+        if call_name(tree) in {"grouping_id", "grouping"} or _is_column(tree, "grouping__id", exactly=True):
             return self._grouping(tree)
         if isinstance(tree, exp.Column):
             return self._alias(tree, seen)
