@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_683,
+    "lines of the product": 47_681,
     "lines of tests": 44_925,
     "words of pages": 49_813,
     "fields of a spec": 88,
