@@ -39,7 +39,7 @@ def call(app: typer.Typer) -> NoReturn:
                 sys.exit(2)
             cause = err.__cause__ if isinstance(err, NotComparedError) and err.__cause__ else err
             sentence, code = _sentence_of(cause)
-            if code in {1, MachineError.exit_code}:
+            if code in {1, MachineError.exit_code} and not sentence.endswith("?"):
                 sentence = f"{sentence.removesuffix('.')}{''.join(getattr(err, '__notes__', ()))}."
             if not isinstance(cause, SkewlessError | ModuleNotFoundError):
                 stacks.append(cause)

@@ -357,7 +357,7 @@ def show_times(run: RunDirectory, console: Console) -> None:
     whole = max(step.ended for step in steps) - steps[0].started
     console.print(f"{'seconds':>9}  {whole:.1f} s from the first step's start to the last one's end")
     for line in waterfall(steps):
-        tasks = "" if line.tasks is None else f", {line.tasks:,} tasks"
+        tasks = "" if line.tasks is None else f", {counted(line.tasks, 'task')}"
         bar, scale = "", _BAR / max(whole, 1e-3)
         if line.start is not None:
             first = min(_BAR - 1, int(line.start * scale))

@@ -22,7 +22,7 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-from skewless.errors import InputError, SkewlessError
+from skewless.errors import InputError, MachineError, SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
@@ -217,17 +217,17 @@ def test_ctrl_c_and_an_error_of_spark_are_one_line_each_with_the_command_that_re
 
         return run_job
 
-    full = OSError(errno.ENOSPC, "No space left on device")
     for err, code, said in (
         (KeyboardInterrupt(), 130, r"interrupted; go on with: (.*)\.\n"),
-        (full, 1, r"make room, and try again; go on with: (.*)\. Its .*\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, r"make room, and try again; go on with: (.*)\. Its .*\n"),
         (InputError.saying("a.csv", "no rows"), 2, r"a\.csv: no rows\.()\n"),
+        (MachineError.saying("a.csv", "no rows", "did you mean b?"), 4, r"did you mean b\?()\n"),
     ):
         words = ["run", "spec.yaml", "--date", "2026-11-27", "--run-dir", str(home / f"ended {code}")]
         monkeypatch.setattr(running, "run_job", ended_by(err))
         done = here(*words)
         (again,) = re.findall(f"^skewless: .*{said}\\Z", done.stderr)
-        assert (done.returncode, shlex.split(again)[1:]) == (code, [] if code == 2 else words)
+        assert (done.returncode, shlex.split(again)[1:]) == (code, [] if code in {2, 4} else words)
 
 
 def test_a_job_s_name_shows_its_newest_run_with_job_day_and_state_first(tmp_path: Path) -> None:
