@@ -252,8 +252,7 @@ def readers_have(job: Job) -> str:
 def state_now(run: RunDirectory, tables: dict[str, Mapping[str, Identity]] | None = None) -> State:
     """``state_of``, and ``superseded`` also if readers have another run's result of its day since.
 
-    Args:
-        tables: what ``shown_by_table`` says of each table; is filled, for the next call.
+    ``tables`` is filled with what ``shown_by_table`` says of each, for the next call.
     """
     state, by = state_of(run), None
     with suppress(SkewlessError, ImportError, OSError):

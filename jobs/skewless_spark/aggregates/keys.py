@@ -113,8 +113,8 @@ def _arrow_text(column: pa.Array, spark_type: str) -> pa.Array:
             return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).cast(pa.string()).cast(pa.binary())
         case "date":  # Arrow has no years beyond 32,767, numpy none of fewer than four digits behind a minus
             far = pc.fill_null(pc.greater(pc.abs(column.cast(pa.int32()).cast(pa.int64())), _LAST_PLAIN_DAY), False)
-            days = column.filter(far).to_numpy(zero_copy_only=False)
-            signed = [f"+{text}" if text[0] != "-" else text for text in np.datetime_as_string(days).tolist()]
+            texts = np.datetime_as_string(column.filter(far).to_numpy(zero_copy_only=False)).tolist()
+            signed = [text if text.startswith("-") else f"+{text}" for text in texts]
             return pc.replace_with_mask(column.cast(pa.string()), far, pa.array(signed, pa.string())).cast(pa.binary())
         case "binary":
             return _hex(column)

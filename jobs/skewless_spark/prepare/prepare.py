@@ -3,6 +3,7 @@
 import datetime as dt
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -71,9 +72,10 @@ def prepare(
         check_apart(output_path, input_location(spec, part, root, where), where, spec)
         check_kept(spec, root, {"run directory": str(run)}, where)
         warm_from = earlier_runs.newest_in_tasks(run, spec, 2)
-        publishes, job, shown = last_step_of(spec).publishes, None, 0
-        fs, turns = open_location(f"{beside_output(spec, output_path, root)}/turns")
-        first = publishes and not fs.exists(turns)
+        publishes, job, shown, first = last_step_of(spec).publishes, None, 0, False
+        with suppress(ImportError, OSError, ValueError):  # who draws a turn is told of it
+            fs, turns = open_location(f"{beside_output(spec, output_path, root)}/turns")
+            first = publishes and not fs.exists(turns)
         # Again if a prune came in between, or a later run that has published: the turn is drawn before the listing.
         # Only the first of all is drawn after it: a run that is refused leaves nothing beside a new output.
         while job is None or 0 < job.turn <= shown or (job.window is not None and not pin(job.window, run)):
@@ -252,8 +254,7 @@ def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
     None if only Spark reads them right.
     """
     fs, path = open_location(unit.path)
-    groups = range(*unit.span) if unit.span else None
-    parts, wanted = [], rows
+    parts, wanted, groups = [], rows, range(*unit.span) if unit.span else None
     with readable(unit, job.source), fs.open(path, "rb") as opened:
         file = open_parquet(opened, buffer_size=BUFFER_BYTES)
         if not _only_for_spark(file).isdisjoint(names):
