@@ -3,9 +3,9 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_681,
+    "lines of the product": 47_679,
     "lines of tests": 44_925,
-    "words of pages": 49_813,
+    "words of pages": 49_811,
     "fields of a spec": 88,
     "conditions on an axis": 69,
     "private names of others": 11,
