@@ -3,7 +3,7 @@
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 47_679,
+    "lines of the product": 47_677,
     "lines of tests": 44_925,
     "words of pages": 49_811,
     "fields of a spec": 88,

@@ -81,8 +81,11 @@ def prepare(
         while job is None or 0 < job.turn <= shown or (job.window is not None and not pin(job.window, run)):
             turn = drawn_turn(spec, output_path, root, shown) if publishes and not first else 0
             job = freeze(spec, date, root, where, hour=hour, master=master)
-            job = job.model_copy(update={"turn": drawn_turn(spec, output_path, root) if first else turn})
-            shown, first = job.turn if first and job.turn > 1 else latest_turn(job) if publishes else 0, False
+            if first:
+                turn = drawn_turn(spec, output_path, root)
+            job = job.model_copy(update={"turn": turn})
+            overtaken = first and turn > 1  # by a run whose turn is earlier, and which may have listed later
+            shown, first = turn if overtaken else latest_turn(job) if publishes else 0, False
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
         spark = SparkSession.getActiveSession()
@@ -254,7 +257,8 @@ def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
     None if only Spark reads them right.
     """
     fs, path = open_location(unit.path)
-    parts, wanted, groups = [], rows, range(*unit.span) if unit.span else None
+    groups = range(*unit.span) if unit.span else None
+    parts, wanted = [], rows
     with readable(unit, job.source), fs.open(path, "rb") as opened:
         file = open_parquet(opened, buffer_size=BUFFER_BYTES)
         if not _only_for_spark(file).isdisjoint(names):

@@ -164,8 +164,6 @@ _REQUIRED = {
     "type_error.str": "a text", "value_error.strictboolean": "true or false",
 }  # fmt: skip
 SEVERITIES = {"fail": "critical", "warn": "warning", "quarantine": "warning"}
-#: How long a thread of Python computes before another one that waits has its turn.
-_TURN_SECONDS = 2e-4
 _COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
@@ -182,12 +180,8 @@ def great_expectations() -> Any:
 
 
 def import_soon() -> None:
-    """Begin to import Great Expectations in a thread, unless that has begun: the end of a run needs it.
-
-    A thread that has called the JVM would wait up to 5 ms, Python's default, before it may go on. It waits less.
-    """
+    """Begin to import Great Expectations in a thread, unless that has begun: the end of a run needs it."""
     if "great_expectations" not in sys.modules:
-        sys.setswitchinterval(_TURN_SECONDS)
         threading.Thread(target=great_expectations, name="import of Great Expectations", daemon=True).start()
 
 
