@@ -131,13 +131,14 @@ def test_fields_of_what_an_array_holds_are_keys_and_columns(spark: SparkSession,
     assert found == {sku: (rows, totals[sku], 1) for sku, rows in counts.items()}
 
 
-def test_mapped_rows_that_are_lost_stop_the_stage(
+def test_mapped_rows_that_are_lost_before_they_are_routed_stop_the_stage(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "in.txt").write_text("a 1\nb 2\n")
     mapping = {"select": ["substr(value, 1, 1) AS k", "int(substr(value, 3)) AS v"]}
     run = RunDirectory(str(tmp_path / "run"))
-    prepare(run, spec({"path": str(tmp_path / "in.txt"), "format": "text"}, tmp_path / "out", map=mapping), DATE, "/")
+    source = {"path": str(tmp_path / "in.txt"), "format": "text"}
+    prepare(run, spec(source, tmp_path / "out", map=mapping, engine="staged"), DATE, "/")
 
     def lossy(*arguments: Any, **named: Any) -> Any:
         return read_units(*arguments, **named).where("c0 <> 'b'")
@@ -263,8 +264,8 @@ def test_columns_of_a_table_that_spark_pads_or_collates_are_refused_where_they_a
                 (job("t", of[name]), rf"expected a type that Spark reads for max, but got column '{name}'")
                 for name in of
             ),
-            (job("t", "count", map={"select": ["t"], "where": "c = 'a'"}), r"map.where .*'c' of type unsupported char"),
-            (job("t", "count", map={"select": ["t", "upper(k) AS u"]}), r"map.select .*'k' of type unsupported string"),
+            (job("t", "count", map={"select": ["t"], "where": "c = 'a'"}), r"map: .*'c' of type unsupported char"),
+            (job("t", "count", map={"select": ["t", "upper(k) AS u"]}), r"map: .*'k' of type unsupported string"),
             (
                 spec({"format": "catalog", "path": "skewless_csv"}, tmp_path / "out"),
                 r"'k' of type char\(3\); declare it as a STRING",

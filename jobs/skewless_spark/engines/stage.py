@@ -11,7 +11,7 @@ from skewless.documents.ledger import require_kept
 from skewless.documents.stage_report import StageReport
 from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
 from skewless.run.step_times import timed
-from skewless_spark.branches import PLACE, kinds_of
+from skewless_spark.branches import PLACE, branches_of, kinds_of
 from skewless_spark.engines import ENGINES
 from skewless_spark.session.session import require_writer, under_settings
 from skewless_spark.session.step_lease import once
@@ -20,7 +20,7 @@ from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.unit_reading import Tally
 from skewless_spark.stage.routes import Stage
 from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.states.committed_files import BACKLOG, OF_PART, write_files, written
+from skewless_spark.states.committed_files import BACKLOG, NATIVE, OF_PART, write_files, written
 from skewless_spark.states.job_columns import PART, JobColumns
 
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
@@ -47,7 +47,8 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
     started = time.monotonic()
     plan, columns = run.plan(number), JobColumns.of(run.job())
     engine, job = ENGINES[plan.engine], columns.job
-    stage = Stage(spark, run, columns, plan, None if job.counted else Tally())
+    in_loop = engine.merges and job.spec.map is not None and branches_of(columns)[0].kind == NATIVE
+    stage = Stage(spark, run, columns, plan, None if job.counted else Tally(counts_given=not in_loop))
     require_writer(spark, str(run), job.spec.output.file_format)  # the merge would find out after all the work
     spark.conf.set("spark.sql.shuffle.partitions", engine.partitions(stage))
     admitted = job.admitted_units(plan.waves)
@@ -75,7 +76,7 @@ def _run(spark: SparkSession, run: RunDirectory, number: int, fence: Fence | Non
         reader = engine.reader(stage, read)
         files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=reader)]
         report = engine.report(stage, files, read, seen)
-        tallied = stage.tally.counts if stage.tally else {}
+        tallied = {"given_rows": report.admitted_rows, **stage.tally.counts} if stage.tally else {}
         seconds = {"stage_seconds": round(time.monotonic() - started, 3)}
         report = report.model_copy(update={**tallied, **seconds, "work": seen.work(), "slots": seen.slots})
     with timed("commit"):

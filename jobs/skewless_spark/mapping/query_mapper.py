@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from itertools import count
+from itertools import count, filterfalse
 from typing import Any, NamedTuple, cast
 
 from py4j.protocol import Py4JJavaError
@@ -212,11 +212,13 @@ def viewed(frames: Mapping[str, DataFrame]) -> Iterator[dict[str, str]]:
             catalog.dropTempView(view)
 
 
-def _of_spark(err: PySparkException, at: str, types: Collection[str]) -> SpecError:
+def _of_spark(err: PySparkException, at: str, types: Mapping[str, str]) -> SpecError:
     unknown = ((err.getMessageParameters() or {}).get("objectName") or "").replace("`", "")
+    name = unknown.rpartition(".")[2]
+    if (kind := types.get(name, "")).startswith("unsupported "):
+        return SpecError(at, "columns of types that Spark reads", f"{name!r} of type {kind}")
     if unknown and "UNRESOLVED_COLUMN" in str(err):
-        known = [name for name in types if not _of_file(name)]
-        return SpecError(at, "columns of the tables", repr(unknown), nearest(unknown.rpartition(".")[2], known))
+        return SpecError(at, "columns of the tables", repr(unknown), nearest(name, filterfalse(_of_file, types)))
     return SpecError(at, "a query over the columns of the tables", first_line(err))
 
 

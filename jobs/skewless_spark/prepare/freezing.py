@@ -184,7 +184,13 @@ _FEW_STATES, _SAMPLED_UNITS, _SAMPLED_ROWS = 0.1, 4, 1 << 16
 def key_counts(spark: SparkSession, job: Job) -> npt.NDArray[np.int64]:
     """How often the keys of the first mapped rows of some units occur, counted by Spark."""
     ordinals = range(0, len(job.units), max(1, len(job.units) // _SAMPLED_UNITS))[:_SAMPLED_UNITS]
-    rows = read_units(spark, job, ordinals, job.spec.key, located=False)
+    units = [
+        unit.model_copy(update={"span": (unit.span[0], unit.span[0] + 1), "counted": False})
+        if unit.span and at in ordinals
+        else unit
+        for at, unit in enumerate(job.units)
+    ]
+    rows = read_units(spark, job.model_copy(update={"units": units}), ordinals, job.spec.key, located=False)
     if all(job.units[ordinal].span is None for ordinal in ordinals):
         rows = rows.limit(_SAMPLED_ROWS)  # what reads row groups in Python takes offence at an end before theirs
     of_keys = rows.groupBy(*(f"c{number}" for number in range(len(job.spec.key)))).count()

@@ -70,10 +70,12 @@ _TASK_BYTES = 64 << 20
 class Tally:
     """Counts the rows of a wave before a map and those that its reader returns, before routing; see ``LedgerLine``.
 
-    A tally belongs to one frame of ``read_units``, and has its counts once that has been run.
+    A tally belongs to one frame of ``read_units``, and has its counts once that has been run. Rows of a map that are
+    not routed are not counted before: the generated loop that makes states of them counts them, and would end there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts_given: bool = True) -> None:
+        self._counts_given = counts_given
         self._read: Observation | int = 0
         self._given: Observation | None = None
 
@@ -87,16 +89,16 @@ class Tally:
 
     def giving(self, frame: DataFrame) -> DataFrame:
         """Count the rows that leave the reader."""
+        if not self._counts_given:
+            return frame
         self._given = Observation("skewless given")
         return frame.observe(self._given, F.count(F.lit(1)).alias("rows"))
 
     @property
     def counts(self) -> dict[str, int | None]:
-        """``source_rows`` and ``given_rows``, as a stage report has them."""
-        return {
-            "source_rows": self._read if isinstance(self._read, int) else _rows(self._read),
-            "given_rows": _rows(self._given) if self._given else 0,
-        }
+        """``source_rows`` and, where they are counted, ``given_rows``, as a stage report has them."""
+        given = {"given_rows": _rows(self._given) if self._given else 0} if self._counts_given else {}
+        return {"source_rows": self._read if isinstance(self._read, int) else _rows(self._read), **given}
 
 
 def _rows(observed: Observation) -> int | None:

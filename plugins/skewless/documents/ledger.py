@@ -24,7 +24,7 @@ class LedgerLine(Frozen):
     """One stage: ``admitted + backlog_in = processed + backlog``, and the rows that should have come in.
 
     ``listed_rows`` are the rows of the footers; or, where footers do not tell how many rows will be admitted, the rows
-    that reader and map gave out, counted there and not where they arrived.
+    that reader and map gave out, counted before they are routed; unrouted rows of a map where they become states.
     """
 
     stage: int = Field(ge=0, le=LAST_STAGE)
