@@ -207,7 +207,6 @@ def _require_keys(columns: JobColumns, ours: DataFrame, theirs: OtherSide) -> No
 
 
 def _keys(columns: JobColumns) -> list[str]:
-    """The key columns of the result by their numbers; none where it is one row."""
     return [number for number in columns.result_keys if number in columns.published]
 
 

@@ -96,7 +96,6 @@ def check_aggregate(
 
 
 def _draws(count: int, name: str, seed: int) -> _Groups:
-    """Hashes in the place of random numbers: the same ones each time."""
     return np.array([mmh3.hash(f"{name}/{place}", seed, signed=False) for place in range(count)], np.int64)
 
 
@@ -306,7 +305,6 @@ class _Trial:
 
 
 def _open_groups(accumulator: GroupsAccumulator, first: int, end: int) -> None:
-    """Open groups, each under its own key; the key of the third one is null."""
     if end > first:
         keys = [None if group == _FILLED[1] else f"key {group}" for group in range(first, end)]
         accumulator.open_keys(pa.array(keys, pa.string()), first)

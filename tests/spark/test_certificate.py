@@ -38,6 +38,7 @@ AGGREGATES = {
     "last": {"function": "max", "column": "at"},
     "visitors": {"function": "approx_count_distinct", "column": "visitor"},
 }
+COLUMNS = ("ms", "price", "at", "visitor")
 
 
 def rows_of(number: int, seed: int = 7) -> pa.Table:
@@ -64,11 +65,8 @@ def certified(spark: SparkSession, folder: Path, rows: pa.Table, **fields: Any) 
 
 
 def test_a_row_has_the_hash_that_spark_gives_it(spark: SparkSession, tmp_path: Path) -> None:
-    rows = (
-        rows_of(500)
-        .append_column("flag", pa.array([True, None] * 250))
-        .append_column("day", pa.array([1, None] * 250, pa.date32()))
-    )
+    rows = rows_of(500).append_column("flag", pa.array([True, None] * 250))
+    rows = rows.append_column("day", pa.array([1, None] * 250, pa.date32()))
     odd = [0.0, -0.0, float("nan"), float("inf"), None]
     more = {"wide": pa.float64(), "small": pa.float32()}
     for name, kind in more.items():
@@ -91,10 +89,7 @@ def test_a_row_has_the_hash_that_spark_gives_it(spark: SparkSession, tmp_path: P
         {"engine": "combine"},
         {"engine": "bypass"},
         {"engine": "staged", "routing": {"waves": [1, 1, 1], "budget": 1.0, "stage_overhead": 0, "reducers": 3}},
-        {
-            "engine": "combine",
-            "map": {"select": ["page", "ms", "price", "at", "visitor"], "where": "ms > 0 OR ms IS NULL"},
-        },
+        {"engine": "combine", "map": {"select": ["page", *COLUMNS], "where": "ms > 0 OR ms IS NULL"}},
     ],
     ids=["combine", "bypass", "staged", "mapped"],
 )
@@ -110,6 +105,13 @@ def test_a_certificate_knows_one_zero_and_sums_that_overflow(spark: SparkSession
     calls = {name: {"function": name, "column": name} for name in rows.column_names[1:]}
     run, _, _ = run_job(spark, spec_of(write_input(tmp_path / "in", rows, 1), "page", calls), tmp_path / "run")
     assert [line for line in audited(certificate_of(run).sealed()) if not line.startswith("good: ")] == []
+
+
+def test_keys_that_python_has_no_date_for_are_not_drawn(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"page": pa.array([1, 4_000_000], pa.date32()), "ms": [1, 2]})
+    run, _, _ = run_job(spark, spec_of(write_input(tmp_path / "in", rows, 1), "page", {"n": "count"}), tmp_path / "run")
+    odd = [line for line in audited(certificate_of(run).sealed()) if not line.startswith("good: ")]
+    assert odd == ["not checked: keys that were drawn: date value out of range"]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])

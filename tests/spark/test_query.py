@@ -368,7 +368,8 @@ def test_a_check_says_whether_states_are_joined_and_why_not(
     why = "expected a lookup that no aggregate reads, joined by what is equal, but got p"
     assert f"join rows, before they are aggregated: {why}" in said(of_lookup)
     assert f"rows have to be joined ({why})" in said(of_lookup, state="join")
-    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "100")
+    session = SparkSession.getActiveSession() or spark  # that check has left
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "100")
     try:
         by_page, by_visitor = joined.replace("c.site, ", ""), joined.replace("c.site,", "c.visitor DIV 100 AS v,")
         run = prepared(tmp_path, spec_of_query(by_page, tmp_path / "out", paths), "runs/large")
@@ -378,4 +379,4 @@ def test_a_check_says_whether_states_are_joined_and_why_not(
         again = prepared(tmp_path, spec_of_query(by_page, tmp_path / "out", paths), "runs/large")
         assert again.job() == run.job()
     finally:
-        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+        session.conf.unset("spark.sql.autoBroadcastJoinThreshold")

@@ -4,8 +4,8 @@ from tests.sizes import sizes
 
 CEILINGS = {
     "lines of the product": 47_677,
-    "lines of tests": 44_925,
-    "words of pages": 49_811,
+    "lines of tests": 44_919,
+    "words of pages": 49_810,
     "fields of a spec": 88,
     "conditions on an axis": 69,
     "private names of others": 11,

@@ -363,12 +363,8 @@ def test_a_prune_and_a_run_that_begins_beside_it_find_each_other(tmp_path: Path)
     remove_states(location, versions, NOW, limits)
     assert not pin(window, RunDirectory(str(second))), "the versions are gone: it has to choose anew"
     remove_states(location, doomed, NOW, limits)
-    assert {file.path for part in window.parts for file in part.base_states} <= _state_files(store)
-
-
-def _state_files(store: StatesStore) -> set[str]:
-    found = Path(str(store)).glob("states/attempts/*/x.parquet")
-    return {str(path.relative_to(str(store))) for path in found}
+    there = {str(path.relative_to(str(store))) for path in Path(str(store)).glob("states/attempts/*/x.parquet")}
+    assert {file.path for part in window.parts for file in part.base_states} <= there
 
 
 @pytest.mark.parametrize("how", ["is cut", "cannot be read"])

@@ -137,7 +137,7 @@ def required_result(
                 raise SpecError(at, required, f"{column!r}, a column of FROM, too", "give it another name there")
             return spark.sql(text).schema
         except PySparkException as err:
-            raise _of_spark(err, at, [one for kinds in of_tables.values() for one in kinds]) from None
+            raise _of_spark(err, at, dict(pair for kinds in of_tables.values() for pair in kinds.items())) from None
 
 
 def _require_read_alike(spark: SparkSession, text: str, again: str, at: str) -> None:

@@ -184,15 +184,13 @@ _FEW_STATES, _SAMPLED_UNITS, _SAMPLED_ROWS = 0.1, 4, 1 << 16
 def key_counts(spark: SparkSession, job: Job) -> npt.NDArray[np.int64]:
     """How often the keys of the first mapped rows of some units occur, counted by Spark."""
     ordinals = range(0, len(job.units), max(1, len(job.units) // _SAMPLED_UNITS))[:_SAMPLED_UNITS]
-    units = [
-        unit.model_copy(update={"span": (unit.span[0], unit.span[0] + 1), "counted": False})
-        if unit.span and at in ordinals
-        else unit
-        for at, unit in enumerate(job.units)
-    ]
+    units = list(job.units)
+    for at in ordinals:
+        if span := units[at].span:  # what reads row groups in Python takes offence at an end before theirs
+            units[at] = units[at].model_copy(update={"span": (span[0], span[0] + 1), "counted": False})
     rows = read_units(spark, job.model_copy(update={"units": units}), ordinals, job.spec.key, located=False)
-    if all(job.units[ordinal].span is None for ordinal in ordinals):
-        rows = rows.limit(_SAMPLED_ROWS)  # what reads row groups in Python takes offence at an end before theirs
+    if all(units[at].span is None for at in ordinals):
+        rows = rows.limit(_SAMPLED_ROWS)
     of_keys = rows.groupBy(*(f"c{number}" for number in range(len(job.spec.key)))).count()
     return to_arrow(of_keys.select("count"))["count"].to_numpy()
 

@@ -177,7 +177,6 @@ def _drawn_task(drawn: str, plan: RoutingPlan) -> str:
 
 
 def _drawn_cell(drawn: str, cells: str) -> str:
-    """The task in the cell of a head key that a draw falls into: ``draw * cells / 2**32``, rounded down."""
     return f"get({cells}, CAST(shiftright({drawn} * size({cells}), 32) AS INT))"
 
 

@@ -139,7 +139,6 @@ def mixed(state: Words, word: Words) -> Words:
 
 
 def _scrambled(word: Words) -> Words:
-    """A word as it is mixed into a state; also for the bytes after the last whole word of a text."""
     return _rotated(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
 
 

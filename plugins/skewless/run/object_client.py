@@ -395,7 +395,6 @@ class _Upload(tempfile.SpooledTemporaryFile[bytes]):
 
 
 def _upload(store: Any, key: str, content: IO[bytes]) -> None:
-    """Upload a file from where it is read. A large one goes in parts, which are removed if one of them fails."""
     with answered(key):
         obstore.put(store, key, content, chunk_size=_PART, max_concurrency=_PARTS_AT_A_TIME)
 

@@ -139,7 +139,6 @@ def _schema(types: Mapping[str, str]) -> DatasetFacet:
 
 
 def _read_columns(job: Job) -> dict[str, str]:
-    """The Spark SQL type of each column that the job reads; of CSV and JSON lines, of all of them."""
     return {**job.source.columns, **job.source.partition_columns}
 
 

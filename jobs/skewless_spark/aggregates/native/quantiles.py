@@ -140,7 +140,6 @@ def _restored(sketch: Column, shares: Sequence[float], measure: _Measure) -> Col
 
 
 def _plain(spark_type: str) -> str:
-    """The variant of Spark's functions that takes a type as it is."""
     return "bigint" if spark_type in INTEGRAL_TYPES else spark_type
 
 

@@ -194,5 +194,4 @@ def _of_puffin(deletes: str, path: str) -> Positions:
 
 
 def _spellings(path: str) -> list[str]:
-    """A path as manifests may spell it, see ``plain_path``."""
     return [path] if "://" in path else [path, f"file:{path}", f"file://{path}"]
