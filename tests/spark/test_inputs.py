@@ -51,7 +51,9 @@ def spec(source: dict[str, Any], published: Path, **fields: Any) -> JobSpec:
 
 
 def write(kind: str, path: Path, table: pa.Table) -> None:
-    if kind == "orc":
+    if kind == "parquet":
+        pq.write_table(table, path)
+    elif kind == "orc":
         orc.write_table(table, str(path))
     elif kind == "csv":
         path.write_text("k,v\n" + "".join(f"{row['k']},{row['v']}\n" for row in table.to_pylist()))
