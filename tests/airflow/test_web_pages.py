@@ -351,7 +351,8 @@ def test_no_chart_contradicts_its_verdict(tmp_path: Path, busy: int) -> None:
     assert (stage.tasks, stage.slots, len(stage.side_by_side)) == (17, 8, 8)
     assert stage.gap is not None
     chart = load_chart(stage, 60)
-    bars = [rect.height / (HEIGHT - (chart.line or 0)) for rect in chart.rects if rect.kind == "done"]
+    assert chart.line is not None
+    bars = [rect.height / (HEIGHT - chart.line) for rect in chart.rects if rect.kind == "done"]
     assert max(bars) == pytest.approx(1 + stage.gap, abs=0.01)
     assert (stage.gap < 0.02) == (busy == 8)
 

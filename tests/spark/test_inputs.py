@@ -127,8 +127,7 @@ def mapped(tmp_path: Path, engine: str) -> RunDirectory:
     pq.write_table(pa.table({"value": ["a 1", "b 2"]}), tmp_path / "in.parquet")
     mapping = {"select": ["substr(value, 1, 1) AS k", "int(substr(value, 3)) AS v"]}
     run = RunDirectory(str(tmp_path / "run"))
-    source = {"path": str(tmp_path / "in.parquet")}
-    prepare(run, spec(source, tmp_path / "out", map=mapping, engine=engine), DATE, "/")
+    prepare(run, spec({"path": str(tmp_path / "in.parquet")}, tmp_path / "out", map=mapping, engine=engine), DATE, "/")
     return run
 
 

@@ -5,7 +5,7 @@ from tests.sizes import sizes
 CEILINGS = {
     "lines of the product": 47_677,
     "lines of tests": 44_921,
-    "words of pages": 49_807,
+    "words of pages": 49_805,
     "fields of a spec": 88,
     "conditions on an axis": 69,
     "private names of others": 11,
